@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+# Options of the build. AUTO means: used where it is found, and the summary says what was found.
+set(SIATTN_CUDA AUTO CACHE STRING "CUDA backend: AUTO, ON or OFF")
+set(SIATTN_ONEDNN AUTO CACHE STRING "oneDNN backend: AUTO, ON or OFF")
+set_property(CACHE SIATTN_CUDA SIATTN_ONEDNN PROPERTY STRINGS AUTO ON OFF)
+option(SIATTN_BUILD_TOOLS "Build the verification library and the siattn command" ON)
+option(SIATTN_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+set(SIATTN_SANITIZE "" CACHE STRING "Value for -fsanitize=, for example address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()

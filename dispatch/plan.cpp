@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <exception>
+#include <new>
+
+#include <siattn/attention.hpp>
+#include <siattn/backend.hpp>
+
+#include "dispatch/environment.hpp"
+#include "dispatch/message.hpp"
+#include "dispatch/tables.hpp"
+#include "dispatch/validate.hpp"
+
+namespace siattn {
+namespace {
+
+/// Nothing is thrown across the library's boundary: what the standard library throws becomes a Status.
+template <class T, class Body>
+T guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::out_of_memory, "out of memory");
+  } catch (const std::exception& error) {
+    return Status(StatusCode::internal, error.what());
+  }
+}
+
+Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem& problem, const Backend& backend,
+                                                         int threads) {
+  auto prepared = std::make_shared<PreparedAttention>();
+  prepared->shape = problem.shape;
+  prepared->dtype = problem.dtype;
+  prepared->options = problem.options;
+  prepared->softmax_scale =
+      problem.options.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.shape.head_dim)));
+  prepared->options.softmax_scale = prepared->softmax_scale;
+  prepared->threads = threads > 0 ? threads : backend.default_threads();
+  if (backend.uses_tables()) {
+    auto tables = dispatch::compile_tables(*prepared, backend.log_base());
+    if (!tables) return tables.status();
+    prepared->tables = *std::move(tables);
+  }
+  return std::shared_ptr<const PreparedAttention>(std::move(prepared));
+}
+
+}  // namespace
+
+Result<AttentionPlan> AttentionPlan::create(const AttentionProblem& problem, const ExecutionOptions& execution) {
+  return guarded<Result<AttentionPlan>>([&]() -> Result<AttentionPlan> {
+    if (Status status = dispatch::validate_problem(problem); !status) return status;
+    const auto threads = dispatch::threads_from(execution.threads);
+    if (!threads) return threads.status();
+    const auto backend = choose_backend(execution.backend, problem);
+    if (!backend) return backend.status();
+    auto prepared = prepare(problem, **backend, *threads);
+    if (!prepared) return prepared.status();
+
+    AttentionPlan plan;
+    plan.backend_ = *backend;
+    plan.prepared_ = *std::move(prepared);
+    plan.workspace_bytes_ = plan.backend_->workspace_bytes(*plan.prepared_);
+    return plan;
+  });
+}
+
+Status AttentionPlan::run(const AttentionTensors& tensors, std::span<std::byte> workspace) const {
+  return guarded<Status>([&]() -> Status {
+    Status status = dispatch::validate_tensors(prepared_->shape, prepared_->dtype, tensors);
+    if (!status) return status;
+    if (workspace.size() < workspace_bytes_) {
+      return Status::invalid(
+          dispatch::text("workspace has ", workspace.size(), " bytes: expected at least ", workspace_bytes_));
+    }
+    return backend_->run(*prepared_, tensors, workspace);
+  });
+}
+
+AttentionProblem problem_of(const AttentionTensors& tensors, const AttentionOptions& options) {
+  const Shape4& query = tensors.query.shape;
+  const Shape4& key = tensors.key.shape;
+  AttentionProblem problem;
+  problem.shape = {query[0], query[1], key[1], query[2], key[2], query[3], tensors.value.shape[3]};
+  problem.dtype = tensors.query.dtype;
+  problem.options = options;
+  return problem;
+}
+
+Status attention(const AttentionTensors& tensors, const AttentionOptions& options, const ExecutionOptions& execution) {
+  return guarded<Status>([&]() -> Status {
+    const auto plan = AttentionPlan::create(problem_of(tensors, options), execution);
+    if (!plan) return plan.status();
+    const auto workspace = std::make_unique_for_overwrite<std::byte[]>(plan->workspace_bytes());
+    return plan->run(tensors, {workspace.get(), plan->workspace_bytes()});
+  });
+}
+
+}  // namespace siattn

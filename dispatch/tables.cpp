@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dispatch/tables.hpp"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "dispatch/message.hpp"
+#include "reference/transform.hpp"
+
+namespace siattn::dispatch {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+bool differs_by_head(const PerHead& per_head) { return per_head.values.size() > 1; }
+
+/// Which tables depend on the head; the rest are stored once.
+struct PerHeadTables {
+  bool scale = false;
+  bool shift = false;
+  bool row_factor = false;
+  bool has_row_factor = false;
+};
+
+PerHeadTables per_head_tables(const LogitTransform& transform) {
+  PerHeadTables result;
+  if (const auto* si = std::get_if<ScaleInvariant>(&transform)) {
+    result.scale = result.shift = differs_by_head(si->tau);
+  } else if (const auto* logn = std::get_if<LogN>(&transform)) {
+    result.has_row_factor = true;
+    result.row_factor = differs_by_head(logn->scale);
+  } else if (std::holds_alternative<InfoScale>(transform)) {
+    result.has_row_factor = true;
+  } else if (const auto* alibi = std::get_if<Alibi>(&transform)) {
+    result.shift = alibi->slopes.values.size() != 1;  // the published slopes differ by head too
+  }
+  return result;
+}
+
+class Compiler {
+ public:
+  Compiler(const PreparedAttention& problem, LogBase base)
+      : transform_(problem.options.transform, problem.shape),
+        kind_(per_head_tables(problem.options.transform)),
+        heads_(problem.shape.query_heads),
+        fold_(base == LogBase::two ? std::numbers::log2e : 1.0),
+        softmax_scale_(problem.softmax_scale) {
+    tables_.base = base;
+    const DistanceRange range = visible_distances(problem.shape, problem.options);
+    tables_.t_min = range.first;
+    tables_.t_max = range.last;
+    tables_.row_factor_count = kind_.has_row_factor ? problem.shape.kv_len + 1 : 0;
+  }
+
+  Result<LogitTables> compile() {
+    tables_.sink_scale = static_cast<float>(softmax_scale_ * fold_);
+    fill_by_distance(tables_.scales, tables_.scales_per_head = kind_.scale, [this](std::int64_t h, std::int64_t t) {
+      return transform_.scale(h, t) * softmax_scale_ * fold_;
+    });
+    fill_by_distance(tables_.shifts, tables_.shifts_per_head = kind_.shift,
+                     [this](std::int64_t h, std::int64_t t) { return transform_.shift(h, t) * fold_; });
+    fill_row_factors();
+    if (!std::isfinite(tables_.sink_scale)) {
+      return Status::invalid(text("softmax_scale = ", softmax_scale_, ": float32 tables cannot hold it"));
+    }
+    if (!bad_.empty()) return Status::invalid(bad_);
+    return std::move(tables_);
+  }
+
+ private:
+  template <class Entry>
+  void fill_by_distance(std::vector<float>& table, bool per_head, Entry entry) {
+    const bool is_shift = &table == &tables_.shifts;
+    const std::int64_t entries = tables_.entries();
+    const std::int64_t heads = per_head ? heads_ : 1;
+    table.assign(static_cast<std::size_t>(heads * entries), is_shift ? kMinusInfinity : 0.0F);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      float* row = table.data() + h * entries + LogitTables::padding;
+      for (std::int64_t t = tables_.t_max; t >= tables_.t_min; --t) {
+        row[tables_.t_max - t] = rounded(entry(h, std::abs(t)), is_shift ? "shift m_t" : "scale a_t", std::abs(t));
+      }
+    }
+  }
+
+  void fill_row_factors() {
+    if (!kind_.has_row_factor) return;
+    const std::int64_t heads = kind_.row_factor ? heads_ : 1;
+    tables_.row_factors_per_head = kind_.row_factor;
+    tables_.row_factors.assign(static_cast<std::size_t>(heads * tables_.row_factor_count), 1.0F);
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t n = 1; n < tables_.row_factor_count; ++n) {
+        tables_.row_factors[static_cast<std::size_t>(h * tables_.row_factor_count + n)] =
+            rounded(transform_.row_factor(h, n), "row factor for n", n);
+      }
+    }
+  }
+
+  float rounded(double value, const char* what, std::int64_t index) {
+    const auto result = static_cast<float>(value);
+    if (!std::isfinite(result) && bad_.empty()) {
+      bad_ = text("the transform's ", what, " at ", index, " is ", value, " (softmax_scale = ", softmax_scale_,
+                  "): float32 tables cannot hold it");
+    }
+    return result;
+  }
+
+  reference::Transform<double> transform_;
+  PerHeadTables kind_;
+  std::int64_t heads_;
+  double fold_;
+  double softmax_scale_;
+  LogitTables tables_;
+  std::string bad_;
+};
+
+}  // namespace
+
+DistanceRange visible_distances(const AttentionShape& shape, const AttentionOptions& options) noexcept {
+  if (shape.query_len == 0 || shape.kv_len == 0) return {};
+  DistanceRange range;
+  if (options.query_offset) {
+    range = {*options.query_offset - (shape.kv_len - 1), *options.query_offset + shape.query_len - 1};
+  } else {
+    // The last query stands beside the last key, whatever the lengths of a sequence turn out to be.
+    range = {1 - shape.query_len, shape.kv_len - 1};
+  }
+  if (options.window) {
+    range.first = std::max(range.first, 1 - *options.window);
+    range.last = std::min(range.last, *options.window - 1);
+  }
+  if (options.mask == Mask::causal) range.first = std::max<std::int64_t>(range.first, 0);
+  return range.last < range.first ? DistanceRange{} : range;
+}
+
+Result<LogitTables> compile_tables(const PreparedAttention& problem, LogBase base) {
+  return Compiler(problem, base).compile();
+}
+
+}  // namespace siattn::dispatch

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef SIATTN_ATTENTION_HPP
+#define SIATTN_ATTENTION_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <siattn/logit_transform.hpp>
+#include <siattn/status.hpp>
+#include <siattn/tensor_view.hpp>
+
+/// # The problem
+///
+/// For every sequence b, query head h and query i (whose position is p_i), over the keys j that it sees:
+///
+///     S_ij   = softmax_scale * sum_d query[b, h, i, d] * key[b, g, j, d]      g = h / (query_heads / kv_heads)
+///     L_ij   = r_i a_t S_ij + m_t                                             t = p_i - j   (Eq. 14; |t| bidirectional)
+///     lse_i  = log sum_j exp(L_ij)
+///     out_i  = sum_j exp(L_ij - lse_i) value[b, g, j, :]
+///
+/// a, m and r come from a LogitTransform; for scale-invariant attention r = 1 and a, m are Eq. 16 of the paper.
+///
+/// # The contract
+///
+/// Shapes. query [batch, query_heads, query_len, head_dim], key [batch, kv_heads, kv_len, head_dim], value [batch,
+///   kv_heads, kv_len, value_dim], out [batch, query_heads, query_len, value_dim], lse [batch, query_heads, query_len,
+///   1] (natural log; optional). Strides in elements are free but for the innermost, which is 1. Any alignment of the
+///   element type. query_heads is a multiple of kv_heads (grouped-query and multi-query attention). Any of batch,
+///   query_len and kv_len may be 0.
+/// Types. query, key, value and out are all float32, bfloat16 or float16 (or float64, in the reference backend); lse
+///   is float32 (float64 where they are). Scores, transform, softmax and accumulation are float32 or wider. With 16-bit
+///   inputs a backend may round the weights to that type before they meet the values. One rounding at the end.
+/// Positions. Query i stands at query_offset + i, key j at j. query_offset is by default kv_len - query_len of that
+///   sequence, so that decoding one token and prefilling in chunks are right as they stand. Positions reach up to
+///   2^31 - 1 on either side of zero.
+/// Masks. Causal: t >= 0. Bidirectional: every key, distance |t|. A window w keeps distances t < w. kv_lengths and
+///   query_lengths end each sequence of a batch early. A masked key has weight exactly 0 and is never read into a
+///   product: NaN or infinity behind a mask does not leak.
+/// Rows that see no key give out = 0 and lse = -infinity.
+/// NaN in a visible input gives NaN in exactly the rows that see it, in out and in lse.
+/// Sinks. The first n_sink keys may be left untransformed (L = S): the theory excludes the attention sink (App. J).
+///   Masks apply to them as to every key.
+/// Agreement. Prefill, chunked prefill and token-by-token decoding agree; grouped heads equal repeated kv heads. All
+///   backends agree within the bound of verify/bounds.hpp.
+/// Determinism. The same bits for any number of threads, any other sequences in the batch, any alignment, every run.
+/// Errors are values. What is wrong is found before any output is touched; the message names the argument and its
+///   value. An output that overlaps an input, or itself, is an error.
+/// No global state. Floating-point control words, OpenMP settings and the allocator are left as found. run() allocates
+///   nothing; a plan may be used from several threads at once.
+namespace siattn {
+
+enum class Mask : std::uint8_t { causal, bidirectional };
+
+/// The extents of a problem. All >= 0; heads and dims >= 1; query_heads a multiple of kv_heads; below 2^31 each.
+struct AttentionShape {
+  std::int64_t batch = 1;
+  std::int64_t query_heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t query_len = 0;
+  std::int64_t kv_len = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;
+};
+
+/// What is computed, besides the shapes.
+struct AttentionOptions {
+  LogitTransform transform = ScaleInvariant{};
+  Mask mask = Mask::causal;
+  std::optional<std::int64_t> window;        ///< >= 1: keys at distance t < window only. Absent: no limit.
+  std::optional<std::int64_t> query_offset;  ///< Position of query 0. Absent: kv length - query length, per sequence.
+  std::optional<double> softmax_scale;       ///< Finite. Absent: 1 / sqrt(head_dim).
+  std::int64_t n_sink = 0;                   ///< >= 0: so many keys, from position 0 on, are left untransformed.
+};
+
+struct AttentionProblem {
+  AttentionShape shape;
+  DType dtype = DType::float32;
+  AttentionOptions options;
+};
+
+/// The tensors of one run. Shapes as above, exactly those of the problem.
+struct AttentionTensors {
+  TensorView query;
+  TensorView key;
+  TensorView value;
+  MutableTensorView out;
+  MutableTensorView lse;  ///< data == nullptr: not wanted.
+
+  /// Per sequence of the batch: how many queries and keys count, 0 <= length <= query_len (kv_len). Empty: all of
+  /// them. Rows past query_lengths[b] are written as rows that see no key.
+  std::span<const std::int64_t> query_lengths;
+  std::span<const std::int64_t> kv_lengths;
+};
+
+/// How it is computed. The environment variables SIATTN_BACKEND and SIATTN_NUM_THREADS stand in for what is left open
+/// here, and SIATTN_MAX_CPU_ISA limits the instruction sets that CPU backends may use; a value that means nothing is
+/// an error of planning.
+struct ExecutionOptions {
+  std::string backend;  ///< A backend's name or its family ("cpu-avx2", "cpu", "reference"). Empty: the best available.
+  int threads = 0;      ///< 1 .. 1024. 0: as many as OpenMP would use.
+};
+
+struct PreparedAttention;  // backend.hpp
+class Backend;             // backend.hpp
+
+/// A problem that has been validated, whose tables are built and whose backend is chosen. Copies share the tables.
+class AttentionPlan {
+ public:
+  /// Validates the problem and builds its tables, O(query_len + kv_len) at most.
+  static Result<AttentionPlan> create(const AttentionProblem& problem, const ExecutionOptions& execution = {});
+
+  const Backend& backend() const noexcept { return *backend_; }
+  const PreparedAttention& prepared() const noexcept { return *prepared_; }
+
+  /// Bytes that run() needs, of any alignment.
+  std::size_t workspace_bytes() const noexcept { return workspace_bytes_; }
+
+  /// Validates the tensors against the problem, then computes out (and lse) in full. Allocates nothing on success.
+  Status run(const AttentionTensors& tensors, std::span<std::byte> workspace) const;
+
+ private:
+  AttentionPlan() = default;
+  const Backend* backend_ = nullptr;
+  std::shared_ptr<const PreparedAttention> prepared_;
+  std::size_t workspace_bytes_ = 0;
+};
+
+/// The shape and type that these tensors have; the extents are taken as they are, AttentionPlan::create judges them.
+AttentionProblem problem_of(const AttentionTensors& tensors, const AttentionOptions& options = {});
+
+/// Plans and runs once, on a workspace of its own. Shapes and type are those of the tensors.
+Status attention(const AttentionTensors& tensors, const AttentionOptions& options = {},
+                 const ExecutionOptions& execution = {});
+
+}  // namespace siattn
+
+#endif  // SIATTN_ATTENTION_HPP

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// siattn info: version, backends, which one would be used and why the others not, threads.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include <siattn/attention.hpp>
+#include <siattn/backend.hpp>
+#include <siattn/version.hpp>
+
+#include "tools/command.hpp"
+
+namespace siattn::tools {
+namespace {
+
+/// The smallest problem, to see what planning would choose for a type.
+AttentionProblem smallest_problem(DType dtype) {
+  AttentionProblem problem;
+  problem.dtype = dtype;
+  problem.shape = {1, 1, 1, 1, 1, 1, 1};
+  return problem;
+}
+
+void print_text(const AttentionPlan& plan) {
+  fmt::print("siattn {}\n\nbackends, best first:\n", version());
+  for (const Backend* backend : backends()) {
+    const Status status = backend->available();
+    const char* mark = backend == &plan.backend() ? "->" : "  ";
+    fmt::print(" {} {:<12} {:<13} {}\n", mark, backend->name(), status ? "available" : "unavailable",
+               status ? std::string(backend->description()) : status.message());
+  }
+  fmt::print("\n-> is used for f32, bf16 and f16 unless another is asked for (--backend, SIATTN_BACKEND)\n");
+  fmt::print("threads: {} (--threads, SIATTN_NUM_THREADS)\n", plan.prepared().threads);
+  fmt::print("not in this build: cuda, onednn\n");
+}
+
+void print_json(const AttentionPlan& plan) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Backend* backend : backends()) {
+    const Status status = backend->available();
+    list.push_back({{"name", backend->name()},
+                    {"family", backend->family()},
+                    {"available", status.ok()},
+                    {"reason", status.message()},
+                    {"description", backend->description()}});
+  }
+  const nlohmann::ordered_json document = {{"version", version()},
+                                           {"chosen", plan.backend().name()},
+                                           {"threads", plan.prepared().threads},
+                                           {"backends", list}};
+  fmt::print("{}\n", document.dump(2));
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, int& /*exit_status*/) {
+  auto* command = app.add_subcommand("info", "Version, backends, which one would be used and why, threads");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "machine-readable output");
+  command->callback([json] {
+    const AttentionPlan plan = require(AttentionPlan::create(smallest_problem(DType::float32)));
+    *json ? print_json(plan) : print_text(plan);
+  });
+}
+
+}  // namespace siattn::tools

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// siattn run: attention on tensors in files.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include <siattn/backend.hpp>
+
+#include "reference/attention.hpp"
+#include "tools/command.hpp"
+#include "tools/io/load.hpp"
+#include "tools/io/save.hpp"
+#include "tools/problem_arguments.hpp"
+#include "verify/compare.hpp"
+
+namespace siattn::tools {
+namespace {
+
+struct RunArguments {
+  std::string query, key, value, out, lse, weights, backend, dtype;
+  int threads = 0;
+  bool check = false;
+  bool json = false;
+  ProblemArguments problem;
+};
+
+io::Tensor load_as(const std::string& spec, DType dtype) {
+  io::Tensor tensor = require(io::load(spec));
+  return tensor.dtype() == dtype ? std::move(tensor) : require(io::convert(tensor, dtype));
+}
+
+TensorView view_of(const io::Tensor& tensor, const std::string& option, io::Layout layout) {
+  auto view = io::as_4d(tensor, layout);
+  if (!view) throw Failure(option + ": " + view.status().message());
+  return *view;
+}
+
+/// [batch, query_heads, query_len, kv_len], float32, from the reference in double: the fused backends never hold them.
+io::Tensor reference_weights(const AttentionProblem& problem, const AttentionTensors& tensors) {
+  const AttentionShape& s = problem.shape;
+  io::Tensor result = require(io::Tensor::zeros(DType::float32, {s.batch, s.query_heads, s.query_len, s.kv_len}));
+  const reference::Transform<double> transform(problem.options.transform, s);
+  const auto n = static_cast<std::size_t>(s.kv_len);
+  std::vector<double> scores(n), logits(n), weights(n), out(static_cast<std::size_t>(s.value_dim));
+  auto at = result.values<float>().begin();
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    for (std::int64_t h = 0; h < s.query_heads; ++h) {
+      for (std::int64_t i = 0; i < s.query_len; ++i) {
+        reference::Row<double> row{scores, logits, weights, out};
+        reference::attention_row(s, problem.options, transform, tensors, b, h, i, row);
+        for (const double w : weights) *at++ = static_cast<float>(w);
+      }
+    }
+  }
+  return result;
+}
+
+/// Shape of a file for lse: as many axes as the input had, without the last.
+io::Shape lse_shape(const AttentionShape& s, io::Layout layout, std::size_t rank) {
+  io::Shape shape = io::shape_from_4d({s.batch, s.query_heads, s.query_len, 1}, layout, rank);
+  shape.pop_back();
+  return shape;
+}
+
+void report(const RunArguments& arguments, const AttentionPlan& plan, double seconds, const verify::Comparison* comparison) {
+  const AttentionShape& s = plan.prepared().shape;
+  if (arguments.json) {
+    nlohmann::ordered_json document = {{"backend", plan.backend().name()},
+                                       {"threads", plan.prepared().threads},
+                                       {"dtype", name_of(plan.prepared().dtype)},
+                                       {"shape",
+                                        {{"batch", s.batch},
+                                         {"query_heads", s.query_heads},
+                                         {"kv_heads", s.kv_heads},
+                                         {"query_len", s.query_len},
+                                         {"kv_len", s.kv_len},
+                                         {"head_dim", s.head_dim},
+                                         {"value_dim", s.value_dim}}},
+                                       {"seconds", seconds}};
+    if (comparison != nullptr) {
+      document["check"] = {{"good", comparison->good()},
+                           {"elements", comparison->elements},
+                           {"failures", comparison->failures},
+                           {"worst_error_over_bound", comparison->worst_ratio},
+                           {"first_failure", comparison->first_failure}};
+    }
+    fmt::print("{}\n", document.dump(2));
+    return;
+  }
+  fmt::print("{} {}, {} thread{}: {} x {} heads ({} kv), {} queries, {} keys, head_dim {}: {:.1f} ms\n", plan.backend().name(),
+             name_of(plan.prepared().dtype), plan.prepared().threads, plan.prepared().threads == 1 ? "" : "s", s.batch,
+             s.query_heads, s.kv_heads, s.query_len, s.kv_len, s.head_dim, 1e3 * seconds);
+  if (comparison == nullptr) return;
+  fmt::print("against the float64 reference: largest error {:.3f} of the bound, at [{}], {} elements, {} beyond it\n",
+             comparison->worst_ratio, fmt::join(comparison->worst_at, ", "), comparison->elements, comparison->failures);
+  if (!comparison->good()) fmt::print("{}\n", comparison->first_failure);
+}
+
+int run_attention(const RunArguments& arguments) {
+  io::Tensor query = require(io::load(arguments.query));
+  const DType dtype = arguments.dtype.empty() ? query.dtype() : dtype_from(arguments.dtype);
+  if (query.dtype() != dtype) query = require(io::convert(query, dtype));
+  const io::Tensor key = load_as(arguments.key, dtype);
+  const io::Tensor value = load_as(arguments.value, dtype);
+  const io::Layout layout = arguments.problem.layout();
+  AttentionTensors tensors;
+  tensors.query = view_of(query, "--query", layout);
+  tensors.key = view_of(key, "--key", layout);
+  tensors.value = view_of(value, "--value", layout);
+
+  const AttentionProblem problem = problem_of(tensors, arguments.problem.options().front());
+  const AttentionPlan plan = require(AttentionPlan::create(problem, {arguments.backend, arguments.threads}));
+  const AttentionShape& s = problem.shape;
+  io::Tensor out = require(io::Tensor::zeros(
+      dtype, io::shape_from_4d({s.batch, s.query_heads, s.query_len, s.value_dim}, layout, query.rank())));
+  tensors.out = require(io::as_4d(out, layout));
+  io::Tensor lse =
+      require(io::Tensor::zeros(dtype == DType::float64 ? dtype : DType::float32, lse_shape(s, io::Layout::bhsd, query.rank())));
+  tensors.lse = {lse.data(), lse.dtype(), {s.batch, s.query_heads, s.query_len, 1}};
+
+  // Reserved before the work, so that a folder that takes no file is found out first.
+  io::OutputSet outputs;
+  std::vector<const io::Tensor*> results{&out};
+  require(outputs.reserve(arguments.out, "out"));
+  io::Tensor weights;
+  if (!arguments.lse.empty()) {
+    require(outputs.reserve(arguments.lse, "lse"));
+    results.push_back(&lse);
+  }
+  if (!arguments.weights.empty()) {
+    require(outputs.reserve(arguments.weights, "weights"));
+    results.push_back(&weights);
+  }
+
+  const auto workspace = std::make_unique_for_overwrite<std::byte[]>(plan.workspace_bytes());
+  const auto start = std::chrono::steady_clock::now();
+  require(plan.run(tensors, {workspace.get(), plan.workspace_bytes()}));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  if (!arguments.weights.empty()) weights = reference_weights(problem, tensors);
+  require(outputs.commit(results));
+
+  verify::Comparison comparison;
+  if (arguments.check) {
+    comparison = verify::compare_with_reference(problem, tensors, plan.backend().numerics(dtype));
+  }
+  report(arguments, plan, seconds, arguments.check ? &comparison : nullptr);
+  return comparison.good() ? kGood : kCheckFailed;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& exit_status) {
+  auto* command = app.add_subcommand("run", "Attention on tensors in files (.npy or FILE.safetensors:NAME)");
+  const auto arguments = std::make_shared<RunArguments>();
+  command->add_option("--query", arguments->query, "[batch, heads, len, dim]; 2 and 3 axes get leading ones")->required();
+  command->add_option("--key", arguments->key, "[batch, kv_heads, kv_len, dim]; kv_heads divides heads")->required();
+  command->add_option("--value", arguments->value, "[batch, kv_heads, kv_len, value_dim]")->required();
+  command->add_option("--out", arguments->out, "result, laid out like the query")->required();
+  command->add_option("--lse", arguments->lse, "log-sum-exp of the logits, [batch, heads, len], natural log");
+  command->add_option("--weights", arguments->weights, "attention weights, [batch, heads, len, kv_len], by the reference");
+  command->add_option("--backend", arguments->backend, "name or family, see siattn info [best available]");
+  command->add_option("--dtype", arguments->dtype, "type to compute in; inputs are rounded to it [that of --query]")
+      ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));
+  command->add_option("--threads", arguments->threads, "number of threads [all]");
+  command->add_flag("--check", arguments->check, "compare with the reference; status 1 when beyond the error bound");
+  command->add_flag("--json", arguments->json, "machine-readable output");
+  arguments->problem.add_to(*command);
+  command->callback([arguments, &exit_status] { exit_status = run_attention(*arguments); });
+}
+
+}  // namespace siattn::tools

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds, runs the tests.  test.sh [PRESET [CTEST ARGUMENTS ...]]
+#   tools/test.sh                     release: everything, then the fast tests again under the sanitizers
+#   tools/test.sh release -L fast     the fast tests only
+#   tools/test.sh asan-ubsan | tsan | debug
+set -euo pipefail
+cd "$(dirname "$0")/.."
+tools/setup.sh --test
+
+build_and_test() {  # PRESET CTEST_ARGUMENTS...
+  local preset=$1
+  shift
+  cmake --preset "$preset" -DSIATTN_BUILD_TESTS=ON >"build-$preset.log" 2>&1 || { cat "build-$preset.log" >&2; return 1; }
+  cmake --build --preset "$preset" -j "$(nproc)"
+  ctest --preset "$preset" -j "$(nproc)" "$@"
+}
+
+if (($#)); then
+  build_and_test "$@"
+else
+  build_and_test asan-ubsan -L fast
+  build_and_test release
+fi

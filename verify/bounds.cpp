@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/bounds.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace siattn::verify {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// g_k of Higham; infinite when k u reaches 1.
+double gamma(double k, double u) { return k * u < 1 ? k * u / (1 - k * u) : kInfinity; }
+
+/// 0 times infinity is 0 here: a term that is absent has no error, whatever its factor.
+double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
+
+/// E_j: how far the logit of key j may be off.
+double logit_error(const AttentionProblem& problem, const AttentionTensors& tensors,
+                   const reference::Transform<double>& transform, const Numerics& numerics, std::int64_t b,
+                   std::int64_t h, std::int64_t i, std::int64_t j, const reference::Row<double>& row) {
+  const AttentionShape& shape = problem.shape;
+  const reference::Sequence s = reference::sequence(shape, problem.options, tensors, b);
+  const std::int64_t g = h / (shape.query_heads / shape.kv_heads);
+  const double softmax_scale =
+      std::abs(problem.options.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(shape.head_dim))));
+  double products = 0;
+  for (std::int64_t d = 0; d < shape.head_dim; ++d) {
+    products += std::abs(reference::element<double>(tensors.query, b, h, i, d) *
+                         reference::element<double>(tensors.key, b, g, j, d));
+  }
+  const std::int64_t t = std::abs(s.query_offset + i - j);
+  const bool sink = j < problem.options.n_sink;
+  const double scale = sink ? 1 : std::abs(transform.row_factor(h, row.n_visible) * transform.scale(h, t));
+  const double shift = sink ? 0 : std::abs(transform.shift(h, t));
+  const double u = numerics.unit_roundoff;
+  const double dot_error = gamma(static_cast<double>(shape.head_dim + 1), std::max(u, numerics.score_unit_roundoff));
+  return times(scale * softmax_scale * products, dot_error) + 6 * u * scale * std::abs(row.scores[j]) + 2 * u * shift;
+}
+
+/// How often the running maximum over ascending keys can rise, and by how much in all.
+struct Rise {
+  double count = 0;
+  double total = 0;
+};
+
+Rise running_maximum(const reference::Row<double>& row, const std::vector<std::int64_t>& keys) {
+  Rise rise;
+  double running = row.logits[keys.front()];
+  for (const std::int64_t j : keys) {
+    if (row.logits[j] > running) {
+      rise.count += 1;
+      if (std::isfinite(running)) rise.total += row.logits[j] - running;
+      running = row.logits[j];
+    }
+  }
+  return rise;
+}
+
+}  // namespace
+
+RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& tensors,
+                       const reference::Transform<double>& transform, const Numerics& numerics, std::int64_t b,
+                       std::int64_t h, std::int64_t i, const reference::Row<double>& row) {
+  const AttentionShape& shape = problem.shape;
+  const reference::Sequence s = reference::sequence(shape, problem.options, tensors, b);
+  const std::int64_t g = h / (shape.query_heads / shape.kv_heads);
+  const Rounding output = rounding_of(problem.dtype);
+  const double u = numerics.unit_roundoff;
+  RowBound bound;
+  bound.out.assign(static_cast<std::size_t>(shape.value_dim), 0.0);
+
+  std::vector<std::int64_t> keys;
+  for (std::int64_t j = 0; j < shape.kv_len; ++j) {
+    if (reference::visible(s, problem.options, i, j)) keys.push_back(j);
+  }
+  if (keys.empty() || row.max == -kInfinity) return bound;  // out = 0 and lse = -infinity exactly
+
+  const Rise rise = running_maximum(row, keys);
+  const double chain = gamma(static_cast<double>(keys.size()) + 2, u);
+  std::vector<double> weight_error(keys.size());
+  double total_weight_error = 0;
+  for (std::size_t k = 0; k < keys.size(); ++k) {
+    const double x = row.logits[keys[k]] - row.max;
+    const double relative =
+        std::expm1(logit_error(problem, tensors, transform, numerics, b, h, i, keys[k], row) + times(u, std::abs(x)) +
+                   numerics.exp_relative_error + rise.count * (numerics.exp_relative_error + 2 * u) + u * rise.total);
+    weight_error[k] = times(row.weights[keys[k]], relative);
+    total_weight_error += weight_error[k];
+  }
+
+  for (std::int64_t c = 0; c < shape.value_dim; ++c) {
+    const double o = row.out[static_cast<std::size_t>(c)];
+    double from_weights = 0;
+    double absolute = 0;
+    double largest = 0;
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      const double v = reference::element<double>(tensors.value, b, g, keys[k], c);
+      from_weights += times(weight_error[k], std::abs(v - o));
+      absolute += times(row.weights[keys[k]], std::abs(v));
+      largest = std::max(largest, std::abs(v));
+    }
+    bound.out[static_cast<std::size_t>(c)] =
+        1.01 * (from_weights + chain * (absolute + std::abs(o)) + 3 * u * std::abs(o) +
+                numerics.weight_roundoff * absolute) +
+        output.unit_roundoff * std::abs(o) + output.half_subnormal +
+        static_cast<double>(keys.size()) * numerics.least_normal * largest;
+  }
+  const Rounding lse = rounding_of(problem.dtype == DType::float64 ? DType::float64 : DType::float32);
+  bound.lse = 1.01 * (total_weight_error + chain + 6 * u * (std::abs(row.max) + std::abs(row.lse))) +
+              lse.unit_roundoff * std::abs(row.lse) + lse.half_subnormal;
+  return bound;
+}
+
+}  // namespace siattn::verify

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/compare.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "verify/bounds.hpp"
+
+namespace siattn::verify {
+namespace {
+
+/// Largest finite number of a type: exact results near it may round to infinity.
+double largest_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32: return 0x1.fffffep127;
+    case DType::float64: return 0x1.fffffffffffffp1023;
+    case DType::bfloat16: return 0x1.fep127;
+    case DType::float16: return 65504;
+  }
+  return 0;
+}
+
+/// 0 .. 1 within the bound; infinity for a mismatch that no bound excuses.
+double error_ratio(double computed, double exact, double bound, double largest) {
+  constexpr double kMismatch = std::numeric_limits<double>::infinity();
+  if (std::isnan(exact)) return std::isnan(computed) ? 0 : kMismatch;
+  if (std::isinf(exact)) return computed == exact ? 0 : kMismatch;
+  if (std::isnan(bound) || std::isinf(bound)) return 0;  // arithmetic of this width promises nothing here
+  if (std::isnan(computed)) return kMismatch;
+  if (std::isinf(computed)) return std::abs(exact) + bound >= largest && computed * exact > 0 ? 0 : kMismatch;
+  const double error = std::abs(computed - exact);
+  return error == 0 ? 0 : (bound > 0 ? error / bound : kMismatch);
+}
+
+class RowComparer {
+ public:
+  RowComparer(const AttentionProblem& problem, const AttentionTensors& tensors, const Numerics& numerics)
+      : problem_(problem),
+        tensors_(tensors),
+        numerics_(numerics),
+        transform_(problem.options.transform, problem.shape),
+        scores_(problem.shape.kv_len),
+        logits_(problem.shape.kv_len),
+        weights_(problem.shape.kv_len),
+        out_(problem.shape.value_dim) {}
+
+  void compare(std::int64_t b, std::int64_t h, std::int64_t i) {
+    reference::Row<double> row{scores_, logits_, weights_, out_};
+    attention_row(problem_.shape, problem_.options, transform_, tensors_, b, h, i, row);
+    const RowBound bound = forward_bound(problem_, tensors_, transform_, numerics_, b, h, i, row);
+    for (std::int64_t c = 0; c < problem_.shape.value_dim; ++c) {
+      const auto k = static_cast<std::size_t>(c);
+      element(reference::element<double>(tensors_.out, b, h, i, c), out_[k], bound.out[k], tensors_.out.dtype, {b, h, i, c});
+    }
+    if (tensors_.lse.data != nullptr) {
+      element(reference::element<double>(tensors_.lse, b, h, i, 0), row.lse, bound.lse, tensors_.lse.dtype, {b, h, i, -1});
+    }
+  }
+
+  Comparison result;
+
+ private:
+  void element(double computed, double exact, double bound, DType dtype, const Shape4& at) {
+    ++result.elements;
+    const double ratio = error_ratio(computed, exact, bound, largest_of(dtype));
+    if (ratio > result.worst_ratio) {
+      result.worst_ratio = ratio;
+      result.worst_error = std::abs(computed - exact);
+      result.worst_at = at;
+    }
+    if (ratio <= 1) return;
+    if (result.failures++ == 0) {
+      result.first_failure = fmt::format("{}[{}, {}, {}{}] = {:.9g}: the reference has {:.9g} and allows {:.3g}",
+                                         at[3] < 0 ? "lse" : "out", at[0], at[1], at[2],
+                                         at[3] < 0 ? "" : fmt::format(", {}", at[3]), computed, exact, bound);
+    }
+  }
+
+  const AttentionProblem& problem_;
+  const AttentionTensors& tensors_;
+  const Numerics& numerics_;
+  reference::Transform<double> transform_;
+  std::vector<double> scores_, logits_, weights_, out_;
+};
+
+/// Keeps the earlier of two failures and of two equal ratios, so that the result does not depend on threads.
+void merge(Comparison& into, const Comparison& later) {
+  into.elements += later.elements;
+  if (later.worst_ratio > into.worst_ratio) {
+    into.worst_ratio = later.worst_ratio;
+    into.worst_error = later.worst_error;
+    into.worst_at = later.worst_at;
+  }
+  if (into.failures == 0) into.first_failure = later.first_failure;
+  into.failures += later.failures;
+}
+
+}  // namespace
+
+Comparison compare_with_reference(const AttentionProblem& problem, const AttentionTensors& tensors,
+                                  const Numerics& numerics) {
+  const AttentionShape& shape = problem.shape;
+  const std::int64_t slices = shape.batch * shape.query_heads;
+  std::vector<Comparison> parts(static_cast<std::size_t>(slices));
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::int64_t slice = 0; slice < slices; ++slice) {
+    RowComparer comparer(problem, tensors, numerics);
+    for (std::int64_t i = 0; i < shape.query_len; ++i) {
+      comparer.compare(slice / shape.query_heads, slice % shape.query_heads, i);
+    }
+    parts[static_cast<std::size_t>(slice)] = std::move(comparer.result);
+  }
+  Comparison total;
+  for (const Comparison& part : parts) merge(total, part);
+  return total;
+}
+
+}  // namespace siattn::verify

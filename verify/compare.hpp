@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef SIATTN_VERIFY_COMPARE_HPP
+#define SIATTN_VERIFY_COMPARE_HPP
+
+#include <string>
+
+#include <siattn/backend.hpp>
+
+namespace siattn::verify {
+
+/// How a computed result stands to the reference, element by element. The elements of out are [b, h, i, c]; those of
+/// lse have c = -1.
+struct Comparison {
+  std::int64_t elements = 0;
+  std::int64_t failures = 0;  ///< elements beyond their bound, or not finite where the reference is, or the reverse
+  double worst_ratio = 0;     ///< max |computed - exact| / bound over elements with a finite bound
+  double worst_error = 0;     ///< the error that belongs to worst_ratio
+  Shape4 worst_at{0, 0, 0, 0};
+  std::string first_failure;  ///< one line; empty when failures == 0
+
+  bool good() const noexcept { return failures == 0; }
+};
+
+/// Compares tensors.out (and tensors.lse where it is there) with the double reference within verify/bounds.hpp. NaN and
+/// infinities are compared first: a NaN where the reference has a number is a failure and so is the reverse.
+Comparison compare_with_reference(const AttentionProblem& problem, const AttentionTensors& tensors,
+                                  const Numerics& numerics);
+
+}  // namespace siattn::verify
+
+#endif  // SIATTN_VERIFY_COMPARE_HPP
