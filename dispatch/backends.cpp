@@ -27,7 +27,8 @@ std::string known_names() {
   std::string names;
   std::string_view family;
   for (const Backend* backend : backends()) {
-    if (backend->family() != family && backend->family() != backend->name()) names += std::string(backend->family()) + ", ";
+    if (backend->family() != family && backend->family() != backend->name())
+      names += std::string(backend->family()) + ", ";
     family = backend->family();
     names += std::string(backend->name()) + ", ";
   }

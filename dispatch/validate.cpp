@@ -85,13 +85,16 @@ struct TransformCheck {
       }
     }
     if (t.beta / t.alpha < std::log(t.alpha) || !std::isfinite(t.beta / t.alpha)) {
-      return Status::invalid(text("beta = ", t.beta, ": with alpha = ", t.alpha, " expected at least alpha log(alpha) = ",
-                                  t.alpha * std::log(t.alpha), " and a finite beta / alpha"));
+      return Status::invalid(text("beta = ", t.beta, ": with alpha = ", t.alpha,
+                                  " expected at least alpha log(alpha) = ", t.alpha * std::log(t.alpha),
+                                  " and a finite beta / alpha"));
     }
     return {};
   }
 
-  Status operator()(const LogN& t) const { return check_per_head("logn scale", t.scale, heads, is_finite, "a finite number"); }
+  Status operator()(const LogN& t) const {
+    return check_per_head("logn scale", t.scale, heads, is_finite, "a finite number");
+  }
 
   Status operator()(const InfoScale& t) const {
     if (std::isfinite(t.train_length) && t.train_length > 1) return {};
@@ -190,7 +193,8 @@ Status validate_operand(Operand& operand, DType dtype, const Shape4& shape) {
   return {};
 }
 
-Status validate_lengths(const char* name, std::span<const std::int64_t> lengths, std::int64_t batch, std::int64_t most) {
+Status validate_lengths(const char* name, std::span<const std::int64_t> lengths, std::int64_t batch,
+                        std::int64_t most) {
   if (lengths.empty()) return {};
   if (static_cast<std::int64_t>(lengths.size()) != batch) {
     return Status::invalid(text(name, " has ", lengths.size(), " values: expected batch = ", batch));

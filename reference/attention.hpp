@@ -97,8 +97,8 @@ void row_logits(const AttentionShape& shape, const AttentionOptions& options, co
     }
     row.scores[j] = softmax_scale * dot;
     const std::int64_t t = std::abs(s.query_offset + i - j);
-    row.logits[j] = j < options.n_sink ? row.scores[j]
-                                       : row_factor * transform.scale(h, t) * row.scores[j] + transform.shift(h, t);
+    row.logits[j] =
+        j < options.n_sink ? row.scores[j] : row_factor * transform.scale(h, t) * row.scores[j] + transform.shift(h, t);
     // A NaN, once taken, stays: no later comparison with it is true.
     if (isnan(row.logits[j]) || row.logits[j] > row.max) row.max = row.logits[j];
   }

@@ -87,7 +87,8 @@ class ReferenceBackend final : public Backend {
     attention_row(shape, problem.options, transform, tensors, b, h, i, row);
 
     const std::int64_t out_row = row_offset(tensors.out, b, h, i);
-    for (std::int64_t c = 0; c < shape.value_dim; ++c) store(tensors.out, out_row + c, row.out[static_cast<std::size_t>(c)]);
+    for (std::int64_t c = 0; c < shape.value_dim; ++c)
+      store(tensors.out, out_row + c, row.out[static_cast<std::size_t>(c)]);
     if (tensors.lse.data != nullptr) store(tensors.lse, row_offset(tensors.lse, b, h, i), row.lse);
   }
 };

@@ -19,7 +19,8 @@ class Transform {
   Transform(const LogitTransform& transform, const AttentionShape& shape)
       : transform_(transform), heads_(shape.query_heads), head_dim_(Real(shape.head_dim)) {
     if (const auto* t = std::get_if<ScaleInvariant>(&transform_)) {
-      for (std::int64_t h = 0; h < heads_; ++h) parameters_.push_back(parameters_of<Real>(*t, static_cast<std::size_t>(h)));
+      for (std::int64_t h = 0; h < heads_; ++h)
+        parameters_.push_back(parameters_of<Real>(*t, static_cast<std::size_t>(h)));
     }
   }
 
@@ -53,7 +54,9 @@ class Transform {
   }
 
  private:
-  const ScaleInvariantParameters<Real>& of_head(std::int64_t h) const { return parameters_[static_cast<std::size_t>(h)]; }
+  const ScaleInvariantParameters<Real>& of_head(std::int64_t h) const {
+    return parameters_[static_cast<std::size_t>(h)];
+  }
 
   LogitTransform transform_;
   std::int64_t heads_;

@@ -27,7 +27,8 @@ std::string range_text(std::int64_t first, std::int64_t last) {
   return last - first == 1 ? fmt::format("t = {}", first) : fmt::format("t = {} .. {}", first, last - 1);
 }
 
-void print_text(const std::vector<std::string>& names, const std::vector<verify::DecadeTable>& tables, std::int64_t sinks) {
+void print_text(const std::vector<std::string>& names, const std::vector<verify::DecadeTable>& tables,
+                std::int64_t sinks) {
   const auto row = [&](const std::string& label, auto cell) {
     fmt::print("{:<20}", label);
     for (const auto& table : tables) fmt::print("  {:>26}", cell(table));
@@ -45,11 +46,11 @@ void print_text(const std::vector<std::string>& names, const std::vector<verify:
     });
   }
   if (sinks > 0) {
-    row(sinks == 1 ? "sink (key 0)" : fmt::format("sinks (keys 0 .. {})", sinks - 1), [](const verify::DecadeTable& table) {
-      return fmt::format("{:>10.2f} %  {:>12}", 100 * table.sink_mass, "");
-    });
+    row(sinks == 1 ? "sink (key 0)" : fmt::format("sinks (keys 0 .. {})", sinks - 1),
+        [](const verify::DecadeTable& table) { return fmt::format("{:>10.2f} %  {:>12}", 100 * table.sink_mass, ""); });
   }
-  row("all", [](const verify::DecadeTable& table) { return fmt::format("{:>10.2f} %  {:>7.2f} nats", 100.0, table.entropy); });
+  row("all",
+      [](const verify::DecadeTable& table) { return fmt::format("{:>10.2f} %  {:>7.2f} nats", 100.0, table.entropy); });
 }
 
 void print_json(const std::vector<std::string>& names, const std::vector<verify::DecadeTable>& tables) {
@@ -57,7 +58,8 @@ void print_json(const std::vector<std::string>& names, const std::vector<verify:
   for (std::size_t k = 0; k < tables.size(); ++k) {
     auto decades = nlohmann::ordered_json::array();
     for (const verify::Decade& decade : tables[k].decades) {
-      decades.push_back({{"first", decade.first}, {"last", decade.last - 1}, {"mass", decade.mass}, {"entropy", decade.entropy}});
+      decades.push_back(
+          {{"first", decade.first}, {"last", decade.last - 1}, {"mass", decade.mass}, {"entropy", decade.entropy}});
     }
     document.push_back({{"transform", names[k]},
                         {"rows", tables[k].rows},
@@ -96,7 +98,8 @@ void run_decades(const DecadesArguments& arguments) {
 }  // namespace
 
 void add_decades(CLI::App& app, int& /*exit_status*/) {
-  auto* command = app.add_subcommand("decades", "How much attention falls at each decade of distance, with which entropy");
+  auto* command =
+      app.add_subcommand("decades", "How much attention falls at each decade of distance, with which entropy");
   const auto arguments = std::make_shared<DecadesArguments>();
   command->add_option("--query", arguments->query, "[batch, heads, len, dim], .npy or .safetensors:NAME")->required();
   command->add_option("--key", arguments->key, "as --query, with kv_heads dividing heads")->required();

@@ -17,21 +17,24 @@ bool is_logn(const std::string& name) { return name == "logn" || name == "ssmax"
 }  // namespace
 
 void ProblemArguments::add_to(CLI::App& command, bool several) {
-  auto* transform = command
-                        .add_option("--transform", transforms_,
-                                    "map of the logits: scale-invariant (Eq. 16), none, logn (= ssmax), infoscale, alibi")
-                        ->check(CLI::IsMember(kTransforms))
-                        ->capture_default_str();
+  auto* transform =
+      command
+          .add_option("--transform", transforms_,
+                      "map of the logits: scale-invariant (Eq. 16), none, logn (= ssmax), infoscale, alibi")
+          ->check(CLI::IsMember(kTransforms))
+          ->capture_default_str();
   if (!several) transform->expected(1);
   const auto per_head = [&command](const char* name, std::vector<double>& values, const char* text) {
     command.add_option(name, values, text)->delimiter(',')->allow_extra_args(false);
   };
-  per_head("--tau", tau_, "scale-invariant: length in tokens that counts as local; one, or one per head (T1,T2,...) [10]");
+  per_head("--tau", tau_,
+           "scale-invariant: length in tokens that counts as local; one, or one per head (T1,T2,...) [10]");
   command.add_option("--alpha", alpha_, "scale-invariant: E[exp L_t] = alpha / (t/tau + 1) [e^(1/2)]");
   command.add_option("--beta", beta_, "scale-invariant: E[L_t exp L_t] = beta / (t/tau + 1) [e^(1/2)]");
   per_head("--logn-scale", logn_scale_, "logn: s in L = s log(n) S; one, or one per head [0.4]");
   command.add_option("--train-length", train_length_, "infoscale: length that the model was trained at [4096]");
-  command.add_option("--sinks", sinks_, "so many keys from position 0 on are left untransformed")->capture_default_str();
+  command.add_option("--sinks", sinks_, "so many keys from position 0 on are left untransformed")
+      ->capture_default_str();
   command.add_option("--mask", mask_, "causal: no key after the query; bidirectional: all, by |distance|")
       ->check(CLI::IsMember({"causal", "bidirectional"}))
       ->capture_default_str();
@@ -58,7 +61,9 @@ LogitTransform ProblemArguments::transform(const std::string& name) const {
 }
 
 std::vector<AttentionOptions> ProblemArguments::options() const {
-  const auto asked_for = [this](auto predicate) { return std::any_of(transforms_.begin(), transforms_.end(), predicate); };
+  const auto asked_for = [this](auto predicate) {
+    return std::any_of(transforms_.begin(), transforms_.end(), predicate);
+  };
   const bool scale_invariant = asked_for([](const std::string& name) { return name == "scale-invariant"; });
   const std::string given = fmt::format("{}", fmt::join(transforms_, ", "));
   if (!logn_scale_.empty() && !asked_for(is_logn)) {

@@ -64,7 +64,8 @@ io::Shape lse_shape(const AttentionShape& s, io::Layout layout, std::size_t rank
   return shape;
 }
 
-void report(const RunArguments& arguments, const AttentionPlan& plan, double seconds, const verify::Comparison* comparison) {
+void report(const RunArguments& arguments, const AttentionPlan& plan, double seconds,
+            const verify::Comparison* comparison) {
   const AttentionShape& s = plan.prepared().shape;
   if (arguments.json) {
     nlohmann::ordered_json document = {{"backend", plan.backend().name()},
@@ -89,12 +90,14 @@ void report(const RunArguments& arguments, const AttentionPlan& plan, double sec
     fmt::print("{}\n", document.dump(2));
     return;
   }
-  fmt::print("{} {}, {} thread{}: {} x {} heads ({} kv), {} queries, {} keys, head_dim {}: {:.1f} ms\n", plan.backend().name(),
-             name_of(plan.prepared().dtype), plan.prepared().threads, plan.prepared().threads == 1 ? "" : "s", s.batch,
-             s.query_heads, s.kv_heads, s.query_len, s.kv_len, s.head_dim, 1e3 * seconds);
+  fmt::print("{} {}, {} thread{}: {} x {} heads ({} kv), {} queries, {} keys, head_dim {}: {:.1f} ms\n",
+             plan.backend().name(), name_of(plan.prepared().dtype), plan.prepared().threads,
+             plan.prepared().threads == 1 ? "" : "s", s.batch, s.query_heads, s.kv_heads, s.query_len, s.kv_len,
+             s.head_dim, 1e3 * seconds);
   if (comparison == nullptr) return;
   fmt::print("against the float64 reference: largest error {:.3f} of the bound, at [{}], {} elements, {} beyond it\n",
-             comparison->worst_ratio, fmt::join(comparison->worst_at, ", "), comparison->elements, comparison->failures);
+             comparison->worst_ratio, fmt::join(comparison->worst_at, ", "), comparison->elements,
+             comparison->failures);
   if (!comparison->good()) fmt::print("{}\n", comparison->first_failure);
 }
 
@@ -116,8 +119,8 @@ int run_attention(const RunArguments& arguments) {
   io::Tensor out = require(io::Tensor::zeros(
       dtype, io::shape_from_4d({s.batch, s.query_heads, s.query_len, s.value_dim}, layout, query.rank())));
   tensors.out = require(io::as_4d(out, layout));
-  io::Tensor lse =
-      require(io::Tensor::zeros(dtype == DType::float64 ? dtype : DType::float32, lse_shape(s, io::Layout::bhsd, query.rank())));
+  io::Tensor lse = require(io::Tensor::zeros(dtype == DType::float64 ? dtype : DType::float32,
+                                             lse_shape(s, io::Layout::bhsd, query.rank())));
   tensors.lse = {lse.data(), lse.dtype(), {s.batch, s.query_heads, s.query_len, 1}};
 
   // Reserved before the work, so that a folder that takes no file is found out first.
@@ -155,12 +158,14 @@ int run_attention(const RunArguments& arguments) {
 void add_run(CLI::App& app, int& exit_status) {
   auto* command = app.add_subcommand("run", "Attention on tensors in files (.npy or FILE.safetensors:NAME)");
   const auto arguments = std::make_shared<RunArguments>();
-  command->add_option("--query", arguments->query, "[batch, heads, len, dim]; 2 and 3 axes get leading ones")->required();
+  command->add_option("--query", arguments->query, "[batch, heads, len, dim]; 2 and 3 axes get leading ones")
+      ->required();
   command->add_option("--key", arguments->key, "[batch, kv_heads, kv_len, dim]; kv_heads divides heads")->required();
   command->add_option("--value", arguments->value, "[batch, kv_heads, kv_len, value_dim]")->required();
   command->add_option("--out", arguments->out, "result, laid out like the query")->required();
   command->add_option("--lse", arguments->lse, "log-sum-exp of the logits, [batch, heads, len], natural log");
-  command->add_option("--weights", arguments->weights, "attention weights, [batch, heads, len, kv_len], by the reference");
+  command->add_option("--weights", arguments->weights,
+                      "attention weights, [batch, heads, len, kv_len], by the reference");
   command->add_option("--backend", arguments->backend, "name or family, see siattn info [best available]");
   command->add_option("--dtype", arguments->dtype, "type to compute in; inputs are rounded to it [that of --query]")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));

@@ -100,11 +100,10 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
       absolute += times(row.weights[keys[k]], std::abs(v));
       largest = std::max(largest, std::abs(v));
     }
-    bound.out[static_cast<std::size_t>(c)] =
-        1.01 * (from_weights + chain * (absolute + std::abs(o)) + 3 * u * std::abs(o) +
-                numerics.weight_roundoff * absolute) +
-        output.unit_roundoff * std::abs(o) + output.half_subnormal +
-        static_cast<double>(keys.size()) * numerics.least_normal * largest;
+    bound.out[static_cast<std::size_t>(c)] = 1.01 * (from_weights + chain * (absolute + std::abs(o)) +
+                                                     3 * u * std::abs(o) + numerics.weight_roundoff * absolute) +
+                                             output.unit_roundoff * std::abs(o) + output.half_subnormal +
+                                             static_cast<double>(keys.size()) * numerics.least_normal * largest;
   }
   const Rounding lse = rounding_of(problem.dtype == DType::float64 ? DType::float64 : DType::float32);
   bound.lse = 1.01 * (total_weight_error + chain + 6 * u * (std::abs(row.max) + std::abs(row.lse))) +

@@ -52,10 +52,12 @@ class RowComparer {
     const RowBound bound = forward_bound(problem_, tensors_, transform_, numerics_, b, h, i, row);
     for (std::int64_t c = 0; c < problem_.shape.value_dim; ++c) {
       const auto k = static_cast<std::size_t>(c);
-      element(reference::element<double>(tensors_.out, b, h, i, c), out_[k], bound.out[k], tensors_.out.dtype, {b, h, i, c});
+      element(reference::element<double>(tensors_.out, b, h, i, c), out_[k], bound.out[k], tensors_.out.dtype,
+              {b, h, i, c});
     }
     if (tensors_.lse.data != nullptr) {
-      element(reference::element<double>(tensors_.lse, b, h, i, 0), row.lse, bound.lse, tensors_.lse.dtype, {b, h, i, -1});
+      element(reference::element<double>(tensors_.lse, b, h, i, 0), row.lse, bound.lse, tensors_.lse.dtype,
+              {b, h, i, -1});
     }
   }
 

@@ -34,7 +34,8 @@ Shape4 strides_of(const Shape4& shape, const Placement& placement) {
 
 GuardedTensor::GuardedTensor(DType dtype, const Shape4& shape, const Placement& placement)
     : dtype_(dtype), shape_(shape), strides_(strides_of(shape, placement)) {
-  const std::size_t elements = static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * (shape[3] + placement.row_padding));
+  const std::size_t elements =
+      static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * (shape[3] + placement.row_padding));
   memory_.assign(2 * kGuardBytes + 128 + elements * size_of(dtype), kGuard);
   const auto base = reinterpret_cast<std::uintptr_t>(memory_.data());
   const std::uintptr_t aligned = (base + kGuardBytes + 63) / 64 * 64;
@@ -58,7 +59,8 @@ void GuardedTensor::for_each_row(Visit visit) const {
     for (std::int64_t h = 0; h < shape_[1]; ++h) {
       for (std::int64_t i = 0; i < shape_[2]; ++i) {
         const std::int64_t offset = b * strides_[0] + h * strides_[1] + i * strides_[2];
-        visit(start_ + static_cast<std::size_t>(offset) * size_of(dtype_), static_cast<std::size_t>(shape_[3]) * size_of(dtype_));
+        visit(start_ + static_cast<std::size_t>(offset) * size_of(dtype_),
+              static_cast<std::size_t>(shape_[3]) * size_of(dtype_));
       }
     }
   }

@@ -11,9 +11,9 @@ namespace siattn::verify {
 
 /// How tensors lie in memory.
 struct Placement {
-  bool heads_inside = false;   ///< [batch, len, heads, dim] in place of [batch, heads, len, dim]
-  std::int64_t row_padding = 0;  ///< elements between the rows, which hold NaN
-  std::int64_t misalignment = 0; ///< elements by which the data misses a 64-byte boundary
+  bool heads_inside = false;      ///< [batch, len, heads, dim] in place of [batch, heads, len, dim]
+  std::int64_t row_padding = 0;   ///< elements between the rows, which hold NaN
+  std::int64_t misalignment = 0;  ///< elements by which the data misses a 64-byte boundary
 };
 
 /// One tensor with guards around it: elements that nobody may write, and gaps that hold NaN, so that a value read from
@@ -42,7 +42,7 @@ class GuardedTensor {
   DType dtype_ = DType::float32;
   Shape4 shape_{};
   Shape4 strides_{};
-  std::size_t start_ = 0;             ///< byte of element (0, 0, 0, 0)
+  std::size_t start_ = 0;  ///< byte of element (0, 0, 0, 0)
   std::vector<std::byte> memory_;
 };
 

@@ -14,7 +14,8 @@ namespace siattn::verify {
 /// on the order in which values are drawn.
 class Random {
  public:
-  Random(std::uint64_t seed, std::uint32_t stream) : key_{{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}}, stream_(stream) {}
+  Random(std::uint64_t seed, std::uint32_t stream)
+      : key_{{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}}, stream_(stream) {}
 
   /// Uniform in (0, 1), 53 bits.
   double uniform(std::uint64_t index) const {
@@ -33,7 +34,8 @@ class Random {
 
  private:
   r123::Philox4x32::ctr_type block(std::uint64_t index) const {
-    return r123::Philox4x32()({{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), stream_, 0}}, key_);
+    return r123::Philox4x32()(
+        {{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32), stream_, 0}}, key_);
   }
 
   r123::Philox4x32::key_type key_;

@@ -91,11 +91,11 @@ inline SequenceBounds sequence_bounds(const PreparedAttention& problem, const At
 
 /// What a backend promises about its arithmetic: the constants of the error bound in verify/bounds.hpp.
 struct Numerics {
-  double unit_roundoff = 0;         ///< of scores, transform, softmax and accumulation; 2^-24 for float32
-  double score_unit_roundoff = 0;   ///< of the products in Q K^T where a narrower unit forms them, else as above
-  double weight_roundoff = 0;       ///< of the weights where they are rounded before P V, else 0
-  double exp_relative_error = 0;    ///< of exp (or exp2) over the range used, proved or exhaustively measured
-  double least_normal = 0;          ///< results of exp below this may be flushed to 0
+  double unit_roundoff = 0;        ///< of scores, transform, softmax and accumulation; 2^-24 for float32
+  double score_unit_roundoff = 0;  ///< of the products in Q K^T where a narrower unit forms them, else as above
+  double weight_roundoff = 0;      ///< of the weights where they are rounded before P V, else 0
+  double exp_relative_error = 0;   ///< of exp (or exp2) over the range used, proved or exhaustively measured
+  double least_normal = 0;         ///< results of exp below this may be flushed to 0
 };
 
 /// One way to compute attention. Implementations are immutable and live for the whole program.

@@ -3,6 +3,7 @@
 #define SIATTN_LOGIT_TRANSFORM_HPP
 
 #include <initializer_list>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct PerHead {
   std::vector<double> values;
 
   PerHead() = default;
-  PerHead(double value) : values{value} {}                        // NOLINT(google-explicit-constructor)
+  PerHead(double value) : values{value} {}  // NOLINT(google-explicit-constructor)
   PerHead(std::initializer_list<double> list) : values(list) {}
   PerHead(std::vector<double> list) : values(std::move(list)) {}  // NOLINT(google-explicit-constructor)
 
@@ -41,9 +42,9 @@ inline constexpr double kSqrtE = 1.6487212707001281468;
 /// With the default alpha = beta = e^(1/2): a_t = sqrt(1 + 2 log(1 + t/tau)), m_t = -2 log(1 + t/tau).
 /// Valid when 1e-290 <= tau < inf, alpha > 0, beta > 0 and beta >= alpha log(alpha).
 struct ScaleInvariant {
-  PerHead tau = 10.0;    ///< The length, in tokens, over which attention counts as local (App. H: 10).
-  double alpha = kSqrtE; ///< E[exp(L_t)] = alpha / (t/tau + 1), Eq. 12.
-  double beta = kSqrtE;  ///< E[exp(L_t) L_t] = beta / (t/tau + 1), Eq. 13.
+  PerHead tau = 10.0;     ///< The length, in tokens, over which attention counts as local (App. H: 10).
+  double alpha = kSqrtE;  ///< E[exp(L_t)] = alpha / (t/tau + 1), Eq. 12.
+  double beta = kSqrtE;   ///< E[exp(L_t) L_t] = beta / (t/tau + 1), Eq. 13.
 };
 
 /// LogN scaling, also known as SSMax (Nakanishi 2025): L = s log(n) S, n = number of keys that the query sees.

@@ -15,7 +15,7 @@ enum class StatusCode {
   unsupported,       ///< The call is right, but the chosen backend cannot do it: the message names the limit.
   unavailable,       ///< A backend, file or device that was asked for is not there: the message says why.
   out_of_memory,
-  internal,          ///< A defect of the library.
+  internal,  ///< A defect of the library.
 };
 
 /// Errors are values: no function of the library throws across its boundary, aborts or prints. A Status converts to
@@ -44,8 +44,8 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}           // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}   // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }

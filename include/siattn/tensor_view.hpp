@@ -37,10 +37,22 @@ constexpr std::string_view name_of(DType dtype) noexcept {
 
 template <class T>
 struct dtype_of;
-template <> struct dtype_of<float> { static constexpr DType value = DType::float32; };
-template <> struct dtype_of<double> { static constexpr DType value = DType::float64; };
-template <> struct dtype_of<bfloat16> { static constexpr DType value = DType::bfloat16; };
-template <> struct dtype_of<float16> { static constexpr DType value = DType::float16; };
+template <>
+struct dtype_of<float> {
+  static constexpr DType value = DType::float32;
+};
+template <>
+struct dtype_of<double> {
+  static constexpr DType value = DType::float64;
+};
+template <>
+struct dtype_of<bfloat16> {
+  static constexpr DType value = DType::bfloat16;
+};
+template <>
+struct dtype_of<float16> {
+  static constexpr DType value = DType::float16;
+};
 
 /// Four extents, outermost first: [batch, heads, len, dim] unless said otherwise.
 using Shape4 = std::array<std::int64_t, 4>;
