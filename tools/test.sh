@@ -11,7 +11,9 @@ tools/setup.sh --test
 build_and_test() {  # PRESET CTEST_ARGUMENTS...
   local preset=$1
   shift
-  cmake --preset "$preset" -DSIATTN_BUILD_TESTS=ON >"build-$preset.log" 2>&1 || { cat "build-$preset.log" >&2; return 1; }
+  mkdir -p "build/$preset"
+  local log=build/$preset/configure.log
+  cmake --preset "$preset" -DSIATTN_BUILD_TESTS=ON >"$log" 2>&1 || { cat "$log" >&2; return 1; }
   cmake --build --preset "$preset" -j "$(nproc)"
   ctest --preset "$preset" -j "$(nproc)" "$@"
 }
