@@ -48,18 +48,28 @@ Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem&
 
 Result<AttentionPlan> AttentionPlan::create(const AttentionProblem& problem, const ExecutionOptions& execution) {
   return guarded<Result<AttentionPlan>>([&]() -> Result<AttentionPlan> {
+    // What is wrong with the problem comes before what a backend says of it.
     if (Status status = dispatch::validate_problem(problem); !status) return status;
-    const auto threads = dispatch::threads_from(execution.threads);
-    if (!threads) return threads.status();
     const auto backend = choose_backend(execution.backend, problem);
     if (!backend) return backend.status();
-    auto prepared = prepare(problem, **backend, *threads);
+    return create_on(**backend, problem, execution.threads);
+  });
+}
+
+Result<AttentionPlan> AttentionPlan::create_on(const Backend& backend, const AttentionProblem& problem, int threads) {
+  return guarded<Result<AttentionPlan>>([&]() -> Result<AttentionPlan> {
+    if (Status status = dispatch::validate_problem(problem); !status) return status;
+    if (Status status = backend.available(); !status) return status;
+    if (Status status = backend.supports(problem); !status) return status;
+    const auto resolved_threads = dispatch::threads_from(threads);
+    if (!resolved_threads) return resolved_threads.status();
+    auto prepared = prepare(problem, backend, *resolved_threads);
     if (!prepared) return prepared.status();
 
     AttentionPlan plan;
-    plan.backend_ = *backend;
+    plan.backend_ = &backend;
     plan.prepared_ = *std::move(prepared);
-    plan.workspace_bytes_ = plan.backend_->workspace_bytes(*plan.prepared_);
+    plan.workspace_bytes_ = backend.workspace_bytes(*plan.prepared_);
     return plan;
   });
 }

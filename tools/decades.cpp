@@ -3,7 +3,7 @@
 // transforms side by side.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -51,6 +51,17 @@ void print_text(const std::vector<std::string>& names, const std::vector<verify:
   }
   row("all",
       [](const verify::DecadeTable& table) { return fmt::format("{:>10.2f} %  {:>7.2f} nats", 100.0, table.entropy); });
+
+  const auto& heads = tables.front().base_logits;
+  const auto [low_mean, high_mean] =
+      std::minmax_element(heads.begin(), heads.end(), [](auto& a, auto& b) { return a.mean < b.mean; });
+  const auto [low_sd, high_sd] = std::minmax_element(
+      heads.begin(), heads.end(), [](auto& a, auto& b) { return a.standard_deviation < b.standard_deviation; });
+  fmt::print(
+      "\nbase logits by head{}: mean {:.2f} .. {:.2f}, standard deviation {:.2f} .. {:.2f} (Eq. 16 takes them as 0 and "
+      "1)\n",
+      sinks > 0 ? ", sinks left out" : "", low_mean->mean, high_mean->mean, low_sd->standard_deviation,
+      high_sd->standard_deviation);
 }
 
 void print_json(const std::vector<std::string>& names, const std::vector<verify::DecadeTable>& tables) {
@@ -61,11 +72,16 @@ void print_json(const std::vector<std::string>& names, const std::vector<verify:
       decades.push_back(
           {{"first", decade.first}, {"last", decade.last - 1}, {"mass", decade.mass}, {"entropy", decade.entropy}});
     }
+    auto heads = nlohmann::ordered_json::array();
+    for (const verify::BaseLogits& head : tables[k].base_logits) {
+      heads.push_back({{"mean", head.mean}, {"standard_deviation", head.standard_deviation}});
+    }
     document.push_back({{"transform", names[k]},
                         {"rows", tables[k].rows},
                         {"sink_mass", tables[k].sink_mass},
                         {"entropy", tables[k].entropy},
-                        {"decades", decades}});
+                        {"decades", decades},
+                        {"base_logits", heads}});
   }
   fmt::print("{}\n", document.dump(2));
 }

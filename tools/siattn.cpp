@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
     add_run(app, exit_status);
     add_decades(app, exit_status);
     add_verify(app, exit_status);
+    add_conform(app, exit_status);
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return fail("cannot write to standard output");
     return exit_status;

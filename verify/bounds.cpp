@@ -68,7 +68,7 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
   const Rounding output = rounding_of(problem.dtype);
   const double u = numerics.unit_roundoff;
   RowBound bound;
-  bound.out.assign(static_cast<std::size_t>(shape.value_dim), 0.0);
+  bound.out.resize(static_cast<std::size_t>(shape.value_dim));
 
   std::vector<std::int64_t> keys;
   for (std::int64_t j = 0; j < shape.kv_len; ++j) {
@@ -100,14 +100,15 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
       absolute += times(row.weights[keys[k]], std::abs(v));
       largest = std::max(largest, std::abs(v));
     }
-    bound.out[static_cast<std::size_t>(c)] = 1.01 * (from_weights + chain * (absolute + std::abs(o)) +
-                                                     3 * u * std::abs(o) + numerics.weight_roundoff * absolute) +
-                                             output.unit_roundoff * std::abs(o) + output.half_subnormal +
-                                             static_cast<double>(keys.size()) * numerics.least_normal * largest;
+    Tolerance& tolerance = bound.out[static_cast<std::size_t>(c)];
+    tolerance.arithmetic = 1.01 * (from_weights + chain * (absolute + std::abs(o)) + 3 * u * std::abs(o) +
+                                   numerics.weight_roundoff * absolute) +
+                           static_cast<double>(keys.size()) * numerics.least_normal * largest;
+    tolerance.rounding = output.unit_roundoff * std::abs(o) + output.half_subnormal;
   }
   const Rounding lse = rounding_of(problem.dtype == DType::float64 ? DType::float64 : DType::float32);
-  bound.lse = 1.01 * (total_weight_error + chain + 6 * u * (std::abs(row.max) + std::abs(row.lse))) +
-              lse.unit_roundoff * std::abs(row.lse) + lse.half_subnormal;
+  bound.lse.arithmetic = 1.01 * (total_weight_error + chain + 6 * u * (std::abs(row.max) + std::abs(row.lse)));
+  bound.lse.rounding = lse.unit_roundoff * std::abs(row.lse) + lse.half_subnormal;
   return bound;
 }
 

@@ -59,10 +59,17 @@ constexpr Rounding rounding_of(DType dtype) noexcept {
   return {0, 0};
 }
 
-/// Tolerances of one row. Infinite where arithmetic of this width can say nothing (an overflow, say).
+/// How far one element may be off. Infinite where arithmetic of this width can say nothing (an overflow, say).
+struct Tolerance {
+  double arithmetic = 0;  ///< all but the last rounding
+  double rounding = 0;    ///< to the type of the output: the same for every right backend
+
+  double total() const noexcept { return arithmetic + rounding; }
+};
+
 struct RowBound {
-  std::vector<double> out;  ///< [value_dim]
-  double lse = 0;
+  std::vector<Tolerance> out;  ///< [value_dim]
+  Tolerance lse;
 };
 
 /// The bound for query (b, h, i), whose exact row has been computed by reference::attention_row.

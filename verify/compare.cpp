@@ -22,16 +22,19 @@ double largest_of(DType dtype) {
   return 0;
 }
 
-/// 0 .. 1 within the bound; infinity for a mismatch that no bound excuses.
-double error_ratio(double computed, double exact, double bound, double largest) {
+/// At most 1 within the bound; infinity for a mismatch that no bound excuses.
+double error_ratio(double computed, double exact, const Tolerance& tolerance, double largest) {
   constexpr double kMismatch = std::numeric_limits<double>::infinity();
   if (std::isnan(exact)) return std::isnan(computed) ? 0 : kMismatch;
   if (std::isinf(exact)) return computed == exact ? 0 : kMismatch;
-  if (std::isnan(bound) || std::isinf(bound)) return 0;  // arithmetic of this width promises nothing here
+  if (!std::isfinite(tolerance.total())) return 0;  // arithmetic of this width promises nothing here
   if (std::isnan(computed)) return kMismatch;
-  if (std::isinf(computed)) return std::abs(exact) + bound >= largest && computed * exact > 0 ? 0 : kMismatch;
-  const double error = std::abs(computed - exact);
-  return error == 0 ? 0 : (bound > 0 ? error / bound : kMismatch);
+  if (std::isinf(computed)) {
+    return std::abs(exact) + tolerance.total() >= largest && computed * exact > 0 ? 0 : kMismatch;
+  }
+  const double excess = std::abs(computed - exact) - tolerance.rounding;
+  if (excess <= 0) return 0;
+  return tolerance.arithmetic > 0 ? excess / tolerance.arithmetic : kMismatch;
 }
 
 class RowComparer {
@@ -64,9 +67,9 @@ class RowComparer {
   Comparison result;
 
  private:
-  void element(double computed, double exact, double bound, DType dtype, const Shape4& at) {
+  void element(double computed, double exact, const Tolerance& tolerance, DType dtype, const Shape4& at) {
     ++result.elements;
-    const double ratio = error_ratio(computed, exact, bound, largest_of(dtype));
+    const double ratio = error_ratio(computed, exact, tolerance, largest_of(dtype));
     if (ratio > result.worst_ratio) {
       result.worst_ratio = ratio;
       result.worst_error = std::abs(computed - exact);
@@ -74,9 +77,9 @@ class RowComparer {
     }
     if (ratio <= 1) return;
     if (result.failures++ == 0) {
-      result.first_failure = fmt::format("{}[{}, {}, {}{}] = {:.9g}: the reference has {:.9g} and allows {:.3g}",
-                                         at[3] < 0 ? "lse" : "out", at[0], at[1], at[2],
-                                         at[3] < 0 ? "" : fmt::format(", {}", at[3]), computed, exact, bound);
+      result.first_failure = fmt::format(
+          "{}[{}, {}, {}{}] = {:.9g}: the reference has {:.9g} and allows {:.3g}", at[3] < 0 ? "lse" : "out", at[0],
+          at[1], at[2], at[3] < 0 ? "" : fmt::format(", {}", at[3]), computed, exact, tolerance.total());
     }
   }
 

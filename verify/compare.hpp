@@ -13,8 +13,11 @@ namespace siattn::verify {
 struct Comparison {
   std::int64_t elements = 0;
   std::int64_t failures = 0;  ///< elements beyond their bound, or not finite where the reference is, or the reverse
-  double worst_ratio = 0;     ///< max |computed - exact| / bound over elements with a finite bound
-  double worst_error = 0;     ///< the error that belongs to worst_ratio
+  /// max (|computed - exact| - rounding) / arithmetic, in the terms of bounds.hpp, over elements with a finite bound:
+  /// above 1 exactly where the error is beyond the bound. The last rounding, which every right backend shares, is taken
+  /// out: in 16-bit types it would hide the rest.
+  double worst_ratio = 0;
+  double worst_error = 0;  ///< |computed - exact| there
   Shape4 worst_at{0, 0, 0, 0};
   std::string first_failure;  ///< one line; empty when failures == 0
 

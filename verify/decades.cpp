@@ -34,6 +34,20 @@ struct Range {
   double entropy() const { return z > 0 ? std::max(std::log(z) - n / z, 0.0) : 0; }
 };
 
+/// Mean and variance in one pass (Welford).
+struct Moments {
+  double n = 0;
+  double mean = 0;
+  double squares = 0;
+
+  void add(double x) {
+    n += 1;
+    const double before = x - mean;
+    mean += before / n;
+    squares += before * (x - mean);
+  }
+};
+
 class Tally {
  public:
   Tally(const AttentionProblem& problem, const AttentionTensors& tensors, DecadeTable& table)
@@ -42,7 +56,8 @@ class Tally {
         table_(table),
         transform_(problem.options.transform, problem.shape),
         scores_(problem.shape.kv_len),
-        logits_(problem.shape.kv_len) {}
+        logits_(problem.shape.kv_len),
+        moments_(problem.shape.query_heads) {}
 
   void add_row(std::int64_t b, std::int64_t h, std::int64_t i) {
     reference::Row<double> row{scores_, logits_, {}, {}};
@@ -60,6 +75,7 @@ class Tally {
         sink += w;
       } else {
         ranges[decade_of(std::abs(s.query_offset + i - j))].add(w);
+        moments_[static_cast<std::size_t>(h)].add(scores_[static_cast<std::size_t>(j)]);
       }
     }
     ++table_.rows;
@@ -71,12 +87,25 @@ class Tally {
     }
   }
 
+  void finish() {
+    for (const Moments& m : moments_)
+      table_.base_logits.push_back({m.mean, std::sqrt(m.squares / std::max(m.n - 1, 1.0))});
+    const double rows = static_cast<double>(std::max<std::int64_t>(table_.rows, 1));
+    for (Decade& decade : table_.decades) {
+      if (decade.mass > 0) decade.entropy /= decade.mass;
+      decade.mass /= rows;
+    }
+    table_.sink_mass /= rows;
+    table_.entropy /= rows;
+  }
+
  private:
   const AttentionProblem& problem_;
   const AttentionTensors& tensors_;
   DecadeTable& table_;
   reference::Transform<double> transform_;
   std::vector<double> scores_, logits_;
+  std::vector<Moments> moments_;
 };
 
 }  // namespace
@@ -95,12 +124,7 @@ DecadeTable attention_by_decade(const AttentionProblem& problem, const Attention
       for (std::int64_t i = first_query; i < shape.query_len; ++i) tally.add_row(b, h, i);
     }
   }
-  for (Decade& decade : table.decades) {
-    if (decade.mass > 0) decade.entropy /= decade.mass;
-    decade.mass /= static_cast<double>(std::max<std::int64_t>(table.rows, 1));
-  }
-  table.sink_mass /= static_cast<double>(std::max<std::int64_t>(table.rows, 1));
-  table.entropy /= static_cast<double>(std::max<std::int64_t>(table.rows, 1));
+  tally.finish();
   return table;
 }
 

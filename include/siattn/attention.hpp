@@ -114,6 +114,9 @@ class AttentionPlan {
   /// Validates the problem and builds its tables, O(query_len + kv_len) at most.
   static Result<AttentionPlan> create(const AttentionProblem& problem, const ExecutionOptions& execution = {});
 
+  /// The same on this very backend, which need not be in the list that backends() gives but must outlive the plan.
+  static Result<AttentionPlan> create_on(const Backend& backend, const AttentionProblem& problem, int threads = 0);
+
   const Backend& backend() const noexcept { return *backend_; }
   const PreparedAttention& prepared() const noexcept { return *prepared_; }
 

@@ -16,7 +16,7 @@
 ///
 ///     (x, y)  ->  magnitude (x cos(p w_f) - y sin(p w_f),  x sin(p w_f) + y cos(p w_f))
 ///
-/// so that <query, key> depends on the two positions through their difference alone (Su et al. 2021, RoFormer, Eq. 34).
+/// so that <query, key> depends on the two positions through their difference alone (Su et al. 2021, RoFormer, section 3.2).
 /// A method is its list of frequencies w_f, 0 <= w_f <= 1, and a magnitude, which is 1 in all but YaRN. Query and key
 /// take the same encoding. Some implementations turn clockwise: explicit positions -p do so.
 ///
@@ -92,12 +92,12 @@ struct DynamicNtkRope {
 /// g = (f - low) / (high - low). This is the ramp over pair indices of the authors' program, as users have it; the
 /// article's text has a ramp over rotations. factor = 1 is RoPE.
 struct Yarn {
-  double factor = 1;                 ///< s, length wanted over length trained, 1 .. 1e100.
-  std::int64_t train_length = 4096;  ///< Tokens, 1 .. 2^31 - 1.
-  double beta_fast = 32;             ///< Rotations; above beta_slow, finite.
-  double beta_slow = 1;              ///< Rotations; above 0.
-  std::optional<double> magnitude;   ///< On query and on key, finite, above 0. Absent: 0.1 ln(factor) + 1.
-  double base = 10000;               ///< Above 1, up to 1e100.
+  double factor = 1;                               ///< s, length wanted over length trained, 1 .. 1e100.
+  std::int64_t train_length = 4096;                ///< Tokens, 1 .. 2^31 - 1.
+  double beta_fast = 32;                           ///< Rotations; above beta_slow, finite.
+  double beta_slow = 1;                            ///< Rotations; above 0.
+  std::optional<double> magnitude = std::nullopt;  ///< On query and key, finite, above 0. Absent: 0.1 ln(factor) + 1.
+  double base = 10000;                             ///< Above 1, up to 1e100.
   PairLayout layout = PairLayout::half;
 };
 

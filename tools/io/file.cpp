@@ -129,7 +129,7 @@ Result<AtomicFile> AtomicFile::create(std::string path) {
       return at_path(path, Status::invalid(fmt::format("is {}, expected a file to write", kind_of(info.st_mode))));
     }
     // rename(2) asks the folder only: a file made read-only is not to be replaced all the same.
-    if (exists && ::access(path.c_str(), W_OK) != 0) return failure(path, "cannot replace it", errno);
+    if (exists && ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return failure(path, "cannot replace it", errno);
     struct stat link {};
     if (!exists && ::lstat(path.c_str(), &link) == 0) {
       return at_path(path, Status::invalid("is a link to nothing, expected a file to write"));

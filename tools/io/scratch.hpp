@@ -46,7 +46,9 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
+/// A new file, also where one was: to cut an old one to nothing makes some file systems write it to the disk at once.
 inline void write_bytes(const std::string& path, std::string_view bytes) {
+  std::filesystem::remove(path);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!file.flush()) throw std::runtime_error("cannot write " + path);

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/decode.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cpu/sequence.hpp"
+
+namespace siattn::cpu {
+namespace {
+
+/// Keys whose logits exist at a time.
+constexpr std::int64_t kChunk = 256;
+/// Keys of a split. Its attention state starts empty and is merged with those before it, in order: so the bits depend
+/// on where splits begin, which is at multiples of this, and not on who computes them.
+constexpr std::int64_t kSplit = 1024;
+/// States that wait to be merged, for each thread.
+constexpr std::int64_t kSlotsPerThread = 16;
+
+/// Splits are numbered by (sequence, kv head, split) and computed in waves of `slots`.
+struct Cut {
+  std::int64_t rows = 0;    ///< of an item, at most
+  std::int64_t splits = 0;  ///< of an item
+  std::int64_t items = 0;
+  std::int64_t slots = 0;
+};
+
+Cut cut(const PreparedAttention& problem) noexcept {
+  const AttentionShape& shape = problem.shape;
+  const std::int64_t group = shape.query_heads / shape.kv_heads;
+  Cut c;
+  c.rows = std::min<std::int64_t>(group * shape.query_len, kMaxStreamRows);
+  c.splits = std::max<std::int64_t>(divide_up(shape.kv_len, kSplit), 1);
+  c.items = shape.batch * shape.kv_heads;
+  c.slots = std::min(c.items * c.splits, kSlotsPerThread * problem.threads);
+  return c;
+}
+
+/// The arrays of one thread.
+struct Scratch {
+  QueryRow* query_row;
+  Row* row;
+  float* query;
+  float* logits;
+  float* chunk_max;
+  float* alpha;
+};
+
+constexpr std::int64_t kLogitsStride = kChunk + 16;
+
+Scratch scratch(Layout& layout, const Kernels& kernels, const PreparedAttention& problem, const Cut& c) noexcept {
+  const std::int64_t padded = round_up(c.rows, kernels.lanes);
+  return {layout.take<QueryRow>(c.rows),
+          layout.take<Row>(c.rows),
+          layout.take<float>(c.rows * round_up(problem.shape.head_dim, kernels.lanes)),
+          layout.take<float>(c.rows * kLogitsStride),
+          layout.take<float>(padded * kernels.lanes),
+          layout.take<float>(padded)};
+}
+
+State state(Layout& layout, const Kernels& kernels, const PreparedAttention& problem, const Cut& c) noexcept {
+  const std::int64_t stride = round_up(problem.shape.value_dim, kernels.lanes);
+  return {layout.take<float>(round_up(c.rows, kernels.lanes)), layout.take<float>(c.rows * kernels.lanes),
+          layout.take<float>(c.rows * stride), stride};
+}
+
+/// Everything in the workspace: first the slots, then two states for an item that goes on in the next wave, then each
+/// thread's scratch.
+class Memory {
+ public:
+  Memory(std::byte* base, const Kernels& kernels, const PreparedAttention& problem, const Cut& c) noexcept
+      : base_(base), kernels_(kernels), problem_(problem), cut_(c) {
+    Layout one_state;
+    cpu::state(one_state, kernels, problem, c);
+    state_bytes_ = one_state.bytes();
+    Layout one_scratch;
+    cpu::scratch(one_scratch, kernels, problem, c);
+    scratch_bytes_ = one_scratch.bytes();
+  }
+
+  std::int64_t bytes() const noexcept { return (cut_.slots + 2) * state_bytes_ + problem_.threads * scratch_bytes_; }
+  State slot(std::int64_t i) const noexcept {
+    Layout layout(base_ + i * state_bytes_);
+    return cpu::state(layout, kernels_, problem_, cut_);
+  }
+  State carry(std::int64_t i) const noexcept { return slot(cut_.slots + i); }
+  Scratch scratch(std::int64_t thread) const noexcept {
+    Layout layout(base_ + (cut_.slots + 2) * state_bytes_ + thread * scratch_bytes_);
+    return cpu::scratch(layout, kernels_, problem_, cut_);
+  }
+
+ private:
+  std::byte* base_;
+  const Kernels& kernels_;
+  const PreparedAttention& problem_;
+  const Cut& cut_;
+  std::int64_t state_bytes_ = 0;
+  std::int64_t scratch_bytes_ = 0;
+};
+
+/// One (sequence, kv head); rows are ordered by head, then query. No rows: nothing to do.
+struct Item {
+  std::int64_t b;
+  std::int64_t kv_head;
+  std::int64_t group;
+  SequenceBounds bounds;
+  std::int32_t rows;
+
+  std::int64_t head(std::int64_t r) const noexcept { return kv_head * group + r / bounds.query_len; }
+  std::int64_t query(std::int64_t r) const noexcept { return r % bounds.query_len; }
+};
+
+Item item_at(const Run& run, std::int64_t index) noexcept {
+  const AttentionShape& shape = run.problem.shape;
+  Item item{};
+  item.b = index / shape.kv_heads;
+  item.kv_head = index % shape.kv_heads;
+  item.group = shape.query_heads / shape.kv_heads;
+  item.bounds = sequence_bounds(run.problem, run.tensors, item.b);
+  item.rows = streams(run.problem, item.bounds) ? static_cast<std::int32_t>(item.group * item.bounds.query_len) : 0;
+  return item;
+}
+
+void clear(const State& state, const Kernels& kernels, std::int64_t rows) noexcept {
+  std::fill_n(state.maximum, round_up(rows, kernels.lanes), -std::numeric_limits<float>::infinity());
+  std::fill_n(state.sum, rows * kernels.lanes, 0.0F);
+  std::fill_n(state.out, rows * state.out_stride, 0.0F);
+}
+
+/// The attention state of an item over the keys of one split.
+void compute(const Run& run, const Item& item, std::int64_t split, const State& state, const Scratch& mine) noexcept {
+  const Kernels& kernels = run.kernels;
+  const AttentionShape& shape = run.problem.shape;
+  clear(state, kernels, item.rows);
+  const std::int64_t width = round_up(shape.head_dim, kernels.lanes);
+  std::int64_t first = item.bounds.kv_len;
+  std::int64_t last = 0;
+  for (std::int64_t r = 0; r < item.rows; ++r) {
+    mine.query_row[r] = query_row(run.problem, item.bounds, item.head(r), item.query(r));
+    first = std::min(first, mine.query_row[r].keys.first);
+    last = std::max(last, mine.query_row[r].keys.last);
+    kernels.widen[run.element](row_address(run.tensors.query, item.b, item.head(r), item.query(r)),
+                               mine.query + r * width, shape.head_dim);
+    std::fill(mine.query + r * width + shape.head_dim, mine.query + (r + 1) * width, 0.0F);
+  }
+  Tile tile{};
+  tile.head_dim = shape.head_dim;
+  tile.value_dim = shape.value_dim;
+  tile.sink_scale = run.problem.tables.sink_scale;
+  tile.has_factors = !run.problem.tables.row_factors.empty();
+  tile.query = mine.query;
+  tile.logits = mine.logits;
+  tile.logits_stride = kLogitsStride;
+  tile.chunk_max = mine.chunk_max;
+  tile.alpha = mine.alpha;
+  tile.maximum = state.maximum;
+  tile.sum = state.sum;
+  tile.out = state.out;
+  tile.out_stride = state.out_stride;
+  const std::int64_t begin = std::max(split * kSplit, first / kChunk * kChunk);
+  const std::int64_t end = std::min((split + 1) * kSplit, last);
+  for (std::int64_t chunk = begin; chunk < end; chunk += kChunk) {
+    const std::int64_t keys = std::min(kChunk, end - chunk);
+    if (!set_rows(tile, mine.row, mine.query_row, item.rows, chunk, keys)) continue;
+    tile.sinks = sinks_in_chunk(run.problem.options, chunk, keys);
+    kernels.stream_scores[run.element](tile, row_address(run.tensors.key, item.b, item.kv_head, chunk),
+                                       run.tensors.key.strides[2]);
+    kernels.softmax(tile);
+    kernels.stream_weigh[run.element](tile, row_address(run.tensors.value, item.b, item.kv_head, chunk),
+                                      run.tensors.value.strides[2]);
+  }
+}
+
+/// The splits begin <= u < end and the state that came over from the wave before, of which at most one item is part.
+struct Wave {
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t carry;  ///< which of the two states holds an item begun earlier
+
+  std::int64_t first_item(const Cut& c) const noexcept { return begin / c.splits; }
+  std::int64_t last_item(const Cut& c) const noexcept { return (end - 1) / c.splits; }
+};
+
+/// Merges an item's states of this wave, in order; writes its rows if these were the last.
+void merge(const Run& run, const Cut& c, const Memory& memory, const Wave& wave, std::int64_t index) noexcept {
+  const Item item = item_at(run, index);
+  if (item.rows == 0) return;
+  std::int64_t unit = std::max(index * c.splits, wave.begin);
+  const std::int64_t end = std::min((index + 1) * c.splits, wave.end);
+  const bool goes_on = unit > index * c.splits;
+  const State total = goes_on ? memory.carry(wave.carry) : memory.slot(unit++ - wave.begin);
+  for (; unit < end; ++unit) run.kernels.merge(total, memory.slot(unit - wave.begin), item.rows);
+  if (end == (index + 1) * c.splits) {
+    for (std::int64_t r = 0; r < item.rows; ++r) {
+      write_row(run, item.b, item.head(r), item.query(r), total.maximum[r], total.sum + r * run.kernels.lanes,
+                total.out + r * total.out_stride);
+    }
+  } else if (!goes_on) {
+    const State carry = memory.carry(1 - wave.carry);
+    clear(carry, run.kernels, item.rows);
+    run.kernels.merge(carry, total, item.rows);  // exact: the weight of an empty state is 0, that of the other 1
+  }
+}
+
+}  // namespace
+
+std::int64_t decode_workspace_bytes(const Kernels& kernels, const PreparedAttention& problem) noexcept {
+  const Cut c = cut(problem);
+  return Memory(nullptr, kernels, problem, c).bytes();
+}
+
+void decode(const Run& run) noexcept {
+  const Cut c = cut(run.problem);
+  const Memory memory(run.workspace, run.kernels, run.problem, c);
+  const std::int64_t units = c.items * c.splits;
+#pragma omp parallel num_threads(run.problem.threads)
+  {
+    const Scratch mine = memory.scratch(omp_get_thread_num());
+    Wave wave{0, 0, 0};
+    for (; wave.begin < units; wave.begin = wave.end) {
+      wave.end = std::min(wave.begin + c.slots, units);
+#pragma omp for schedule(dynamic, 1)
+      for (std::int64_t unit = wave.begin; unit < wave.end; ++unit) {
+        const Item item = item_at(run, unit / c.splits);
+        if (item.rows > 0) compute(run, item, unit % c.splits, memory.slot(unit - wave.begin), mine);
+      }
+#pragma omp for schedule(static)
+      for (std::int64_t index = wave.first_item(c); index <= wave.last_item(c); ++index) {
+        merge(run, c, memory, wave, index);
+      }
+      // Every thread follows where the unfinished item went: to the other state if it began in this wave.
+      if (wave.last_item(c) * c.splits >= wave.begin) wave.carry = 1 - wave.carry;
+    }
+  }
+}
+
+}  // namespace siattn::cpu

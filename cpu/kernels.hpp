@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the loops (prefill.cpp, decode.cpp) ask of the vector kernels. kernels.cpp is compiled once for each instruction
+// set and exports one table of this type; nothing else crosses between the two. Plain data only: this header is
+// compiled with AVX-512 too, and an inline function compiled so could replace the whole program's copy of it.
+#ifndef SIATTN_CPU_KERNELS_HPP
+#define SIATTN_CPU_KERNELS_HPP
+
+#include <cstdint>
+
+namespace siattn::cpu {
+
+/// Element types of tensors, as indices into the tables of kernels.
+enum Element : int { kFloat32, kBfloat16, kFloat16, kElements };
+
+/// Rows of a tile, at most; whatever the instruction set, a multiple of its row block and of its lanes.
+inline constexpr int kMaxTileRows = 96;
+/// Rows of a problem small enough to be computed straight from K and V, unpacked.
+inline constexpr int kMaxStreamRows = 8;
+
+/// One query row before one chunk of keys, which are counted from the chunk's first. The row sees first <= j < last;
+/// first = last = 0 if it sees none.
+///
+///     logit of key j, base two = (factor * scale[entry + j]) * <q, k_j> + shift[entry + j]
+///
+/// Vectors that hold a visible key may be loaded whole: the tables are padded at both ends.
+struct Row {
+  const float* scale;
+  const float* shift;
+  std::int64_t entry;
+  float factor;
+  std::int32_t first;
+  std::int32_t last;
+};
+
+/// Some query rows before one chunk of keys. Logits become weights in place; (maximum, sum, out) is the attention
+/// state of each row over the keys so far: out = sum of exp2(logit - maximum) v.
+struct Tile {
+  std::int64_t head_dim;
+  std::int64_t value_dim;
+  float sink_scale;
+  std::int32_t sinks;   ///< the first `sinks` keys of the chunk: logit = sink_scale * <q, k>
+  std::int32_t rows;    ///< <= kMaxTileRows
+  std::int32_t first;   ///< the keys that any of the rows sees lie in first <= j < last
+  std::int32_t last;
+  bool has_factors;     ///< false: every factor is 1
+  const Row* row;
+  const float* query;   ///< packed by pack_query; for the stream kernels [rows][head_dim to whole vectors], 0 behind
+  float* logits;        ///< [rows][logits_stride]
+  std::int64_t logits_stride;
+  float* chunk_max;     ///< [kMaxTileRows][lanes]: scratch
+  float* alpha;         ///< [kMaxTileRows]: exp2(old maximum - new maximum)
+  float* maximum;       ///< [rows to whole vectors]
+  float* sum;           ///< [rows][lanes], to be added up at the end
+  float* out;           ///< [rows][out_stride]
+  std::int64_t out_stride;
+};
+
+/// Attention state of some rows over a set of keys, laid out as in Tile.
+struct State {
+  float* maximum;
+  float* sum;
+  float* out;
+  std::int64_t out_stride;
+};
+
+/// Strides are in elements, between rows; innermost strides are 1. Vectors of packed and scratch memory are aligned
+/// to 64 bytes, tensors need not be aligned.
+struct Kernels {
+  int lanes;      ///< floats in a vector
+  int block;      ///< query rows that share a register tile; packed queries come in such blocks
+  int panel;      ///< keys in a packed panel of K, channels in one of V: two vectors
+  int tile_rows;  ///< a good number of rows for a tile
+
+  // Element-wise, any n.
+  void (*widen[kElements])(const void* from, float* to, std::int64_t n);  ///< exact
+  void (*narrow[kElements])(const float* from, void* to, std::int64_t n);  ///< to nearest even, NaN stays NaN
+  void (*exp2)(const float* from, float* to, std::int64_t n);              ///< for arguments <= 0, see exp2.hpp
+
+  /// Rows `at` .. `at + rows` of a packed query: [block of rows][head_dim][row in the block].
+  void (*pack_query[kElements])(const void* query, std::int64_t stride, std::int64_t rows, std::int64_t head_dim,
+                                std::int64_t at, float* packed);
+  /// [panel of keys][head_dim][key in the panel], 0 past the last key.
+  void (*pack_key[kElements])(const void* key, std::int64_t stride, std::int64_t keys, std::int64_t head_dim,
+                              float* packed);
+  /// [panel of channels][capacity keys][channel in the panel], 0 past the last channel. True: all are finite.
+  bool (*pack_value[kElements])(const void* value, std::int64_t stride, std::int64_t keys, std::int64_t value_dim,
+                                std::int64_t capacity, float* packed);
+
+  // The three steps for a tile. First: logits and their maximum, from Q K^T.
+  void (*scores)(const Tile& tile, const float* packed_key);
+  void (*stream_scores[kElements])(const Tile& tile, const void* key, std::int64_t stride);
+  // Second: weights, their sum, the new maximum and alpha.
+  void (*softmax)(const Tile& tile);
+  // Third: out = alpha out + P V.
+  void (*weigh)(const Tile& tile, const float* packed_value, std::int64_t capacity, bool finite);
+  void (*stream_weigh[kElements])(const Tile& tile, const void* value, std::int64_t stride);
+
+  /// into = the attention state over the keys of both.
+  void (*merge)(const State& into, const State& from, std::int64_t rows);
+  /// Writes out / sum, or 0 where the sum is 0, of one row, and returns the sum.
+  float (*finish[kElements])(const float* sum, const float* out, std::int64_t value_dim, void* to);
+};
+
+}  // namespace siattn::cpu
+
+#endif  // SIATTN_CPU_KERNELS_HPP

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors of any element type and stride into float32 blocks that the register tiles read from one end to the other.
+// Each element is converted once, here.
+#ifndef SIATTN_CPU_KERNELS_PACK_HPP
+#define SIATTN_CPU_KERNELS_PACK_HPP
+
+#include "cpu/kernels/element.hpp"
+#include "cpu/kernels/simd.hpp"
+
+namespace siattn::cpu {
+namespace {
+
+/// [block of kBlock rows][head_dim][row in the block].
+template <class T>
+void pack_query(const void* query, std::int64_t stride, std::int64_t rows, std::int64_t head_dim, std::int64_t at,
+                float* packed) {
+  const auto* source = static_cast<const typename T::Storage*>(query);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto* row = source + r * stride;
+    float* to = packed + (at + r) / kBlock * kBlock * head_dim + (at + r) % kBlock;
+    alignas(64) float wide[kLanes];
+    for (std::int64_t d = 0; d < head_dim; d += kLanes) {
+      const std::int64_t n = head_dim - d < kLanes ? head_dim - d : kLanes;
+      store(wide, n == kLanes ? T::read(row + d) : read_some<T>(row + d, n));
+      for (std::int64_t i = 0; i < n; ++i) to[(d + i) * kBlock] = wide[i];
+    }
+  }
+}
+
+/// kLanes keys (the first n of them exist), channels d .. d + kLanes, as lanes.
+template <class T>
+SIATTN_INLINE void read_keys(const typename T::Storage* key, std::int64_t stride, std::int64_t n, std::int64_t d,
+                             std::int64_t head_dim, Batch (&x)[kLanes]) {
+  const std::int64_t channels = head_dim - d;
+  if (n == kLanes && channels >= kLanes) {
+    SIATTN_UNROLL
+    for (int i = 0; i < kLanes; ++i) x[i] = T::read(key + i * stride + d);
+  } else {
+    for (int i = 0; i < kLanes; ++i) {
+      x[i] = i >= n                 ? Batch(0.0F)
+             : channels >= kLanes ? T::read(key + i * stride + d)
+                                  : read_some<T>(key + i * stride + d, channels);
+    }
+  }
+  transpose(x);
+}
+
+/// [panel of kPanel keys][head_dim][key in the panel].
+template <class T>
+void pack_key(const void* key, std::int64_t stride, std::int64_t keys, std::int64_t head_dim, float* packed) {
+  const auto* source = static_cast<const typename T::Storage*>(key);
+  const std::int64_t whole = (keys + kPanel - 1) / kPanel * kPanel;
+  for (std::int64_t j = 0; j < whole; j += kLanes) {
+    float* to = packed + j / kPanel * kPanel * head_dim + j % kPanel;
+    const std::int64_t n = keys - j;  // may be <= 0: a vector of padding
+    for (std::int64_t d = 0; d < head_dim; d += kLanes) {
+      Batch x[kLanes];
+      read_keys<T>(source + (n > 0 ? j : 0) * stride, stride, n < kLanes ? n : kLanes, d, head_dim, x);
+      const std::int64_t channels = head_dim - d < kLanes ? head_dim - d : kLanes;
+      for (std::int64_t i = 0; i < channels; ++i) x[i].store_aligned(to + (d + i) * kPanel);
+    }
+  }
+}
+
+/// [panel of kPanel channels][capacity keys][channel in the panel].
+template <class T>
+bool pack_value(const void* value, std::int64_t stride, std::int64_t keys, std::int64_t value_dim,
+                std::int64_t capacity, float* packed) {
+  const auto* source = static_cast<const typename T::Storage*>(value);
+  const Batch zero(0.0F);
+  Batch check = zero;  // 0 x is NaN for infinities and NaN, and a NaN stays in the sum
+  const std::int64_t whole = (value_dim + kPanel - 1) / kPanel * kPanel;
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const auto* row = source + j * stride;
+    for (std::int64_t d = 0; d < whole; d += kLanes) {
+      float* to = packed + (d / kPanel * capacity + j) * kPanel + d % kPanel;
+      const std::int64_t n = value_dim - d;
+      const Batch x = n >= kLanes ? T::read(row + d) : n > 0 ? read_some<T>(row + d, n) : zero;
+      check = madd(x, zero, check);
+      x.store_aligned(to);
+    }
+  }
+  alignas(64) float lanes[kLanes];
+  check.store_aligned(lanes);
+  bool finite = true;
+  for (const float lane : lanes) finite = finite && lane == lane;
+  return finite;
+}
+
+}  // namespace
+}  // namespace siattn::cpu
+
+#endif  // SIATTN_CPU_KERNELS_PACK_HPP

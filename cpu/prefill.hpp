@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef SIATTN_CPU_PREFILL_HPP
+#define SIATTN_CPU_PREFILL_HPP
+
+#include "cpu/loops.hpp"
+
+namespace siattn::cpu {
+
+/// Many query rows a kv head: K and V are packed, chunk by chunk, for all the rows that pass by.
+std::int64_t prefill_workspace_bytes(const Kernels& kernels, const PreparedAttention& problem) noexcept;
+
+/// Computes the rows of every sequence that does not stream (sequence.hpp).
+void prefill(const Run& run) noexcept;
+
+}  // namespace siattn::cpu
+
+#endif  // SIATTN_CPU_PREFILL_HPP

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/reports.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "tools/command.hpp"
+
+namespace siattn::tools {
+
+void ReportArguments::add_to(CLI::App& command) {
+  command.add_option("--report", folder, "folder for report.txt, report.json and junit.xml");
+  command.add_option("--junit", junit, "file for JUnit XML");
+  command.add_flag("--json", json, "machine-readable output");
+}
+
+ReportFiles::ReportFiles(const ReportArguments& arguments) {
+  if (!arguments.folder.empty()) {
+    if (::mkdir(arguments.folder.c_str(), 0777) != 0 && errno != EEXIST) {
+      throw Failure(fmt::format("--report {}: cannot make the folder: {}", arguments.folder, std::strerror(errno)));
+    }
+    reserve(arguments.folder + "/report.txt", Kind::text);
+    reserve(arguments.folder + "/report.json", Kind::json);
+    reserve(arguments.folder + "/junit.xml", Kind::junit);
+  }
+  if (!arguments.junit.empty()) reserve(arguments.junit, Kind::junit);
+}
+
+void ReportFiles::reserve(const std::string& path, Kind kind) {
+  files_.push_back(require(io::AtomicFile::create(path)));
+  kinds_.push_back(kind);
+}
+
+void ReportFiles::write(const std::string& text, const verify::ReportHeader& header,
+                        std::span<const verify::CheckResult> results) {
+  for (std::size_t k = 0; k < files_.size(); ++k) {
+    const std::string content = kinds_[k] == Kind::text   ? text
+                                : kinds_[k] == Kind::json ? verify::json_report(header, results)
+                                                          : verify::junit_report(header, results);
+    require(files_[k].write(content.data(), content.size()));
+  }
+  require(io::AtomicFile::commit_all(files_));
+}
+
+Progress::Progress() : visible_(::isatty(STDERR_FILENO) == 1) {}
+
+void Progress::show(std::size_t done, std::size_t count, std::string_view what) const {
+  if (!visible_) return;
+  fmt::print(stderr, "\r\033[K{}/{} {}", done, count, what);
+  std::fflush(stderr);
+}
+
+void Progress::clear() const {
+  if (visible_) fmt::print(stderr, "\r\033[K");
+}
+
+}  // namespace siattn::tools
