@@ -2,6 +2,8 @@
 #ifndef SIATTN_DISPATCH_MESSAGE_HPP
 #define SIATTN_DISPATCH_MESSAGE_HPP
 
+#include <locale>
+#include <new>
 #include <sstream>
 #include <string>
 
@@ -16,6 +18,7 @@ std::string text(const Parts&... parts) {
   stream.imbue(std::locale::classic());
   stream.precision(17);
   (stream << ... << parts);
+  if (!stream) throw std::bad_alloc();  // streams swallow it
   return stream.str();
 }
 

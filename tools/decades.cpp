@@ -9,6 +9,7 @@
 
 #include "dispatch/validate.hpp"
 #include "tools/command.hpp"
+#include "tools/encoding_arguments.hpp"
 #include "tools/io/load.hpp"
 #include "tools/problem_arguments.hpp"
 #include "verify/decades.hpp"
@@ -21,6 +22,7 @@ struct DecadesArguments {
   std::int64_t last_queries = 0;
   bool json = false;
   ProblemArguments problem;
+  EncodingArguments encoding;
 };
 
 std::string range_text(std::int64_t first, std::int64_t last) {
@@ -87,11 +89,12 @@ void print_json(const std::vector<std::string>& names, const std::vector<verify:
 }
 
 void run_decades(const DecadesArguments& arguments) {
-  const io::Tensor query = require(io::load(arguments.query));
-  const io::Tensor key = require(io::load(arguments.key));
+  io::Tensor query = require(io::load(arguments.query));
+  io::Tensor key = require(io::load(arguments.key));
+  arguments.encoding.encode(query, key, arguments.problem.layout(), arguments.problem.options().front().query_offset);
   AttentionTensors tensors;
-  tensors.query = require(io::as_4d(query, arguments.problem.layout()));
-  tensors.key = require(io::as_4d(key, arguments.problem.layout()));
+  tensors.query = require(io::as_4d(std::as_const(query), arguments.problem.layout()));
+  tensors.key = require(io::as_4d(std::as_const(key), arguments.problem.layout()));
   tensors.value = tensors.key;  // nothing is asked about the values
   if (tensors.query.shape[0] != tensors.key.shape[0] || tensors.query.shape[3] != tensors.key.shape[3]) {
     throw Failure(fmt::format("--query and --key differ in batch ({}, {}) or head_dim ({}, {})", tensors.query.shape[0],
@@ -123,6 +126,7 @@ void add_decades(CLI::App& app, int& /*exit_status*/) {
       ->check(CLI::PositiveNumber);
   command->add_flag("--json", arguments->json, "machine-readable output");
   arguments->problem.add_to(*command, true);
+  arguments->encoding.add_to(*command);
   command->callback([arguments] { run_decades(*arguments); });
 }
 

@@ -10,6 +10,7 @@
 
 #include "reference/attention.hpp"
 #include "tools/command.hpp"
+#include "tools/encoding_arguments.hpp"
 #include "tools/io/load.hpp"
 #include "tools/io/save.hpp"
 #include "tools/problem_arguments.hpp"
@@ -24,10 +25,10 @@ struct RunArguments {
   bool check = false;
   bool json = false;
   ProblemArguments problem;
+  EncodingArguments encoding;
 };
 
-io::Tensor load_as(const std::string& spec, DType dtype) {
-  io::Tensor tensor = require(io::load(spec));
+io::Tensor as_type(io::Tensor tensor, DType dtype) {
   return tensor.dtype() == dtype ? std::move(tensor) : require(io::convert(tensor, dtype));
 }
 
@@ -104,16 +105,19 @@ void report(const RunArguments& arguments, const AttentionPlan& plan, double sec
 int run_attention(const RunArguments& arguments) {
   io::Tensor query = require(io::load(arguments.query));
   const DType dtype = arguments.dtype.empty() ? query.dtype() : dtype_from(arguments.dtype);
-  if (query.dtype() != dtype) query = require(io::convert(query, dtype));
-  const io::Tensor key = load_as(arguments.key, dtype);
-  const io::Tensor value = load_as(arguments.value, dtype);
+  io::Tensor key = require(io::load(arguments.key));
   const io::Layout layout = arguments.problem.layout();
+  const AttentionOptions options = arguments.problem.options().front();
+  arguments.encoding.encode(query, key, layout, options.query_offset);
+  query = as_type(std::move(query), dtype);
+  key = as_type(std::move(key), dtype);
+  const io::Tensor value = as_type(require(io::load(arguments.value)), dtype);
   AttentionTensors tensors;
   tensors.query = view_of(query, "--query", layout);
   tensors.key = view_of(key, "--key", layout);
   tensors.value = view_of(value, "--value", layout);
 
-  const AttentionProblem problem = problem_of(tensors, arguments.problem.options().front());
+  const AttentionProblem problem = problem_of(tensors, options);
   const AttentionPlan plan = require(AttentionPlan::create(problem, {arguments.backend, arguments.threads}));
   const AttentionShape& s = problem.shape;
   io::Tensor out = require(io::Tensor::zeros(
@@ -173,6 +177,7 @@ void add_run(CLI::App& app, int& exit_status) {
   command->add_flag("--check", arguments->check, "compare with the reference; status 1 when beyond the error bound");
   command->add_flag("--json", arguments->json, "machine-readable output");
   arguments->problem.add_to(*command);
+  arguments->encoding.add_to(*command);
   command->callback([arguments, &exit_status] { exit_status = run_attention(*arguments); });
 }
 

@@ -71,10 +71,11 @@ struct AttentionShape {
 struct AttentionOptions {
   LogitTransform transform = ScaleInvariant{};
   Mask mask = Mask::causal;
-  std::optional<std::int64_t> window;        ///< >= 1: keys at distance t < window only. Absent: no limit.
-  std::optional<std::int64_t> query_offset;  ///< Position of query 0. Absent: kv length - query length, per sequence.
-  std::optional<double> softmax_scale;       ///< Finite. Absent: 1 / sqrt(head_dim).
-  std::int64_t n_sink = 0;                   ///< >= 0: so many keys, from position 0 on, are left untransformed.
+  std::optional<std::int64_t> window = std::nullopt;  ///< >= 1: keys at distance t < window only. Absent: no limit.
+  std::optional<std::int64_t> query_offset =
+      std::nullopt;  ///< Position of query 0. Absent: kv length - query length, per sequence.
+  std::optional<double> softmax_scale = std::nullopt;  ///< Finite. Absent: 1 / sqrt(head_dim).
+  std::int64_t n_sink = 0;  ///< >= 0: so many keys, from position 0 on, are left untransformed.
 };
 
 struct AttentionProblem {

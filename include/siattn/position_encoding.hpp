@@ -16,9 +16,9 @@
 ///
 ///     (x, y)  ->  magnitude (x cos(p w_f) - y sin(p w_f),  x sin(p w_f) + y cos(p w_f))
 ///
-/// so that <query, key> depends on the two positions through their difference alone (Su et al. 2021, RoFormer, section 3.2).
-/// A method is its list of frequencies w_f, 0 <= w_f <= 1, and a magnitude, which is 1 in all but YaRN. Query and key
-/// take the same encoding. Some implementations turn clockwise: explicit positions -p do so.
+/// so that <query, key> depends on the two positions through their difference alone (Su et al. 2021, RoFormer, section
+/// 3.2). A method is its list of frequencies w_f, 0 <= w_f <= 1, and a magnitude, which is 1 in all but YaRN. Query and
+/// key take the same encoding. Some implementations turn clockwise: explicit positions -p do so.
 ///
 /// Scale-invariant attention is used on top of any of them: the paper's own method is that transform with
 /// HalfTruncatedRope ("scale-invariant p-RoPE").
@@ -87,8 +87,8 @@ struct DynamicNtkRope {
 ///
 ///     f(r) = d ln(train_length / (2 pi r)) / (2 ln base)
 ///
-/// With low = floor(f(beta_fast)) and high = ceil(f(beta_slow)), both limited to 0 .. d - 1, RoPE's frequencies are kept
-/// up to pair low, divided by factor from pair high on, and between them multiplied by (1 - g) + g / factor,
+/// With low = floor(f(beta_fast)) and high = ceil(f(beta_slow)), both limited to 0 .. d - 1, RoPE's frequencies are
+/// kept up to pair low, divided by factor from pair high on, and between them multiplied by (1 - g) + g / factor,
 /// g = (f - low) / (high - low). This is the ramp over pair indices of the authors' program, as users have it; the
 /// article's text has a ramp over rotations. factor = 1 is RoPE.
 struct Yarn {
