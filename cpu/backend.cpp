@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::int64_t kMaxDim = 512;
 
-constexpr double kExp2RelativeError = 7.2e-8;
-
 #define SIATTN_CPU_ISA(...) +1
 constexpr std::size_t kIsaCount =
 #include "siattn_cpu_isas.inc"
@@ -62,10 +60,10 @@ class CpuBackend final : public Backend {
       return Status::unsupported("dtype = f64: " + who + " computes in float32; use the backend reference");
     }
     const auto check = [&who](const char* what, std::int64_t dim) {
-      return dim <= kMaxDim ? Status{}
-                            : Status::unsupported(std::string(what) + " = " + std::to_string(dim) + ": " + who +
-                                                  " takes up to " + std::to_string(kMaxDim) +
-                                                  "; use the backend reference");
+      return dim <= kMaxDim
+                 ? Status{}
+                 : Status::unsupported(std::string(what) + " = " + std::to_string(dim) + ": " + who + " takes up to " +
+                                       std::to_string(kMaxDim) + "; use the backend reference");
     };
     const Status status = check("head_dim", problem.shape.head_dim);
     return status ? check("value_dim", problem.shape.value_dim) : status;
@@ -75,12 +73,11 @@ class CpuBackend final : public Backend {
 
   Numerics numerics(DType /*dtype*/) const noexcept override {
     // Everything is float32 between the conversions of inputs (exact) and of out (once); weights stay float32.
-    // exp2, over every float in [-126, 0]: measured by tests/cpu_exp_full_test.cpp, which fails if one of these moves.
-    // Below -126 results go to 0 through the subnormals, and only their absolute error (2^-150) is bounded.
+    // exp2 (kernels/exp2.hpp) goes to 0 through the subnormals, but there only its absolute error is bounded, by 2^-149.
     return {.unit_roundoff = 0x1p-24,
             .score_unit_roundoff = 0x1p-24,
             .weight_roundoff = 0,
-            .exp_relative_error = kExp2RelativeError,
+            .exp_relative_error = isa_.kernels->exp2_relative_error,
             .least_normal = 0x1p-126};
   }
 
@@ -88,8 +85,8 @@ class CpuBackend final : public Backend {
 
   std::size_t workspace_bytes(const PreparedAttention& problem) const noexcept override {
     // Sequences that stream and sequences that do not come one after the other and share the memory.
-    const std::int64_t bytes = std::max(prefill_workspace_bytes(*isa_.kernels, problem),
-                                        decode_workspace_bytes(*isa_.kernels, problem));
+    const std::int64_t bytes =
+        std::max(prefill_workspace_bytes(*isa_.kernels, problem), decode_workspace_bytes(*isa_.kernels, problem));
     return static_cast<std::size_t>(bytes) + kAlignment - 1;
   }
 

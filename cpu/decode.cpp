@@ -12,7 +12,7 @@ namespace siattn::cpu {
 namespace {
 
 /// Keys whose logits exist at a time.
-constexpr std::int64_t kChunk = 256;
+constexpr std::int64_t kChunk = kMaxChunk;
 /// Keys of a split. Its attention state starts empty and is merged with those before it, in order: so the bits depend
 /// on where splits begin, which is at multiples of this, and not on who computes them.
 constexpr std::int64_t kSplit = 1024;
@@ -25,6 +25,7 @@ struct Cut {
   std::int64_t splits = 0;  ///< of an item
   std::int64_t items = 0;
   std::int64_t slots = 0;
+  int threads = 1;  ///< no more than there are splits
 };
 
 Cut cut(const PreparedAttention& problem) noexcept {
@@ -34,7 +35,8 @@ Cut cut(const PreparedAttention& problem) noexcept {
   c.rows = std::min<std::int64_t>(group * shape.query_len, kMaxStreamRows);
   c.splits = std::max<std::int64_t>(divide_up(shape.kv_len, kSplit), 1);
   c.items = shape.batch * shape.kv_heads;
-  c.slots = std::min(c.items * c.splits, kSlotsPerThread * problem.threads);
+  c.threads = static_cast<int>(std::clamp<std::int64_t>(c.items * c.splits, 1, problem.threads));
+  c.slots = std::min(c.items * c.splits, kSlotsPerThread * c.threads);
   return c;
 }
 
@@ -47,8 +49,6 @@ struct Scratch {
   float* chunk_max;
   float* alpha;
 };
-
-constexpr std::int64_t kLogitsStride = kChunk + 16;
 
 Scratch scratch(Layout& layout, const Kernels& kernels, const PreparedAttention& problem, const Cut& c) noexcept {
   const std::int64_t padded = round_up(c.rows, kernels.lanes);
@@ -80,7 +80,7 @@ class Memory {
     scratch_bytes_ = one_scratch.bytes();
   }
 
-  std::int64_t bytes() const noexcept { return (cut_.slots + 2) * state_bytes_ + problem_.threads * scratch_bytes_; }
+  std::int64_t bytes() const noexcept { return (cut_.slots + 2) * state_bytes_ + cut_.threads * scratch_bytes_; }
   State slot(std::int64_t i) const noexcept {
     Layout layout(base_ + i * state_bytes_);
     return cpu::state(layout, kernels_, problem_, cut_);
@@ -152,7 +152,6 @@ void compute(const Run& run, const Item& item, std::int64_t split, const State& 
   tile.has_factors = !run.problem.tables.row_factors.empty();
   tile.query = mine.query;
   tile.logits = mine.logits;
-  tile.logits_stride = kLogitsStride;
   tile.chunk_max = mine.chunk_max;
   tile.alpha = mine.alpha;
   tile.maximum = state.maximum;
@@ -215,7 +214,7 @@ void decode(const Run& run) noexcept {
   const Cut c = cut(run.problem);
   const Memory memory(run.workspace, run.kernels, run.problem, c);
   const std::int64_t units = c.items * c.splits;
-#pragma omp parallel num_threads(run.problem.threads)
+#pragma omp parallel num_threads(c.threads)
   {
     const Scratch mine = memory.scratch(omp_get_thread_num());
     Wave wave{0, 0, 0};

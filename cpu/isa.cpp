@@ -14,7 +14,8 @@ namespace siattn::cpu {
 namespace {
 
 #define SIATTN_CPU_ISA(name, ...) constexpr Requirement requirements_##name[] = {__VA_ARGS__};
-#define SIATTN_REQUIRES(feature) {#feature, &CpuFeatures::feature}
+#define SIATTN_REQUIRES(feature) \
+  { #feature, &CpuFeatures::feature }
 #include "siattn_cpu_isas.inc"
 #undef SIATTN_REQUIRES
 #undef SIATTN_CPU_ISA
@@ -39,9 +40,10 @@ Status usable(const Isa& isa, const CpuFeatures& features, std::string_view cap)
   for (const Requirement& requirement : isa.requirements) {
     if (!(features.*requirement.feature)) {
       const bool os = requirement.name.substr(0, 3) == "os_";
-      return Status::unavailable(std::string(isa.name) + (os ? " needs an operating system that saves its registers ("
-                                                             : " needs a processor with ") +
-                                 std::string(requirement.name) + (os ? ")" : ""));
+      return Status::unavailable(
+          std::string(isa.name) +
+          (os ? " needs an operating system that saves its registers (" : " needs a processor with ") +
+          std::string(requirement.name) + (os ? ")" : ""));
     }
   }
   if (!cap.empty() && rank(isa.name) < rank(cap)) {

@@ -10,14 +10,13 @@
 #error "cpu/CMakeLists.txt defines the xsimd architecture and the name of the table"
 #endif
 
-#include "cpu/kernels/simd.hpp"
-//
 #include "cpu/kernels/element.hpp"
 #include "cpu/kernels/exp2.hpp"
 #include "cpu/kernels/finish.hpp"
 #include "cpu/kernels/logits.hpp"
 #include "cpu/kernels/pack.hpp"
 #include "cpu/kernels/products.hpp"
+#include "cpu/kernels/simd.hpp"
 #include "cpu/kernels/softmax.hpp"
 #include "cpu/kernels/stream.hpp"
 
@@ -31,7 +30,8 @@ namespace {
 static_assert(kMaxTileRows % kBlock == 0 && kMaxTileRows % kLanes == 0);
 
 /// One function for each element type, in the order of Element.
-#define SIATTN_BY_ELEMENT(function) {function<Float32>, function<Bfloat16>, function<Float16>}
+#define SIATTN_BY_ELEMENT(function) \
+  { function<Float32>, function<Bfloat16>, function<Float16> }
 
 }  // namespace
 }  // namespace siattn::cpu
@@ -43,6 +43,7 @@ const Kernels SIATTN_CPU_TABLE = {
     .block = kBlock,
     .panel = kPanel,
     .tile_rows = kTileRows,
+    .exp2_relative_error = kExp2RelativeError,
     .widen = SIATTN_BY_ELEMENT(widen),
     .narrow = SIATTN_BY_ELEMENT(narrow),
     .exp2 = exp2_array,

@@ -14,6 +14,10 @@ enum Element : int { kFloat32, kBfloat16, kFloat16, kElements };
 
 /// Rows of a tile, at most; whatever the instruction set, a multiple of its row block and of its lanes.
 inline constexpr int kMaxTileRows = 96;
+/// Keys of a chunk, at most, and the distance between the rows of its logits: rows of a block must not all fall into the
+/// same few cache sets.
+inline constexpr int kMaxChunk = 256;
+inline constexpr int kLogitsStride = kMaxChunk + 16;
 /// Rows of a problem small enough to be computed straight from K and V, unpacked.
 inline constexpr int kMaxStreamRows = 8;
 
@@ -32,27 +36,36 @@ struct Row {
   std::int32_t last;
 };
 
+/// Rows of K or V that will be needed soon: a kernel asks for them, bit by bit, while it computes.
+struct Ahead {
+  const char* at;
+  std::int64_t stride;  ///< bytes
+  std::int32_t rows;
+  std::int32_t row_bytes;
+};
+
 /// Some query rows before one chunk of keys. Logits become weights in place; (maximum, sum, out) is the attention
 /// state of each row over the keys so far: out = sum of exp2(logit - maximum) v.
 struct Tile {
   std::int64_t head_dim;
   std::int64_t value_dim;
   float sink_scale;
-  std::int32_t sinks;   ///< the first `sinks` keys of the chunk: logit = sink_scale * <q, k>
-  std::int32_t rows;    ///< <= kMaxTileRows
-  std::int32_t first;   ///< the keys that any of the rows sees lie in first <= j < last
+  std::int32_t sinks;  ///< the first `sinks` keys of the chunk: logit = sink_scale * <q, k>
+  std::int32_t rows;   ///< <= kMaxTileRows
+  std::int32_t first;  ///< the keys that any of the rows sees lie in first <= j < last
   std::int32_t last;
-  bool has_factors;     ///< false: every factor is 1
+  bool has_factors;  ///< false: every factor is 1
   const Row* row;
-  const float* query;   ///< packed by pack_query; for the stream kernels [rows][head_dim to whole vectors], 0 behind
-  float* logits;        ///< [rows][logits_stride]
-  std::int64_t logits_stride;
-  float* chunk_max;     ///< [kMaxTileRows][lanes]: scratch
-  float* alpha;         ///< [kMaxTileRows]: exp2(old maximum - new maximum)
-  float* maximum;       ///< [rows to whole vectors]
-  float* sum;           ///< [rows][lanes], to be added up at the end
-  float* out;           ///< [rows][out_stride]
+  const float* query;  ///< packed by pack_query; for the stream kernels [rows][head_dim to whole vectors], 0 behind
+  float* logits;       ///< [rows][kLogitsStride]
+  float* chunk_max;    ///< [kMaxTileRows][lanes]: scratch
+  float* alpha;        ///< [kMaxTileRows]: exp2(old maximum - new maximum)
+  float* maximum;      ///< [rows to whole vectors]
+  float* sum;          ///< [rows][lanes], to be added up at the end
+  float* out;          ///< [rows][out_stride]
   std::int64_t out_stride;
+  Ahead next_key;
+  Ahead next_value;
 };
 
 /// Attention state of some rows over a set of keys, laid out as in Tile.
@@ -66,13 +79,14 @@ struct State {
 /// Strides are in elements, between rows; innermost strides are 1. Vectors of packed and scratch memory are aligned
 /// to 64 bytes, tensors need not be aligned.
 struct Kernels {
-  int lanes;      ///< floats in a vector
-  int block;      ///< query rows that share a register tile; packed queries come in such blocks
-  int panel;      ///< keys in a packed panel of K, channels in one of V: two vectors
-  int tile_rows;  ///< a good number of rows for a tile
+  int lanes;                   ///< floats in a vector
+  int block;                   ///< query rows that share a register tile; packed queries come in such blocks
+  int panel;                   ///< keys in a packed panel of K, channels in one of V: two vectors
+  int tile_rows;               ///< a good number of rows for a tile
+  double exp2_relative_error;  ///< largest, over every float in [-126, 0]
 
   // Element-wise, any n.
-  void (*widen[kElements])(const void* from, float* to, std::int64_t n);  ///< exact
+  void (*widen[kElements])(const void* from, float* to, std::int64_t n);   ///< exact
   void (*narrow[kElements])(const float* from, void* to, std::int64_t n);  ///< to nearest even, NaN stays NaN
   void (*exp2)(const float* from, float* to, std::int64_t n);              ///< for arguments <= 0, see exp2.hpp
 

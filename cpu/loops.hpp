@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 
 #include <siattn/backend.hpp>
@@ -61,12 +62,13 @@ class Layout {
 /// Writes a row of out and its lse from the row's attention state.
 inline void write_row(const Run& run, std::int64_t b, std::int64_t h, std::int64_t i, float maximum, const float* sum,
                       const float* out) noexcept {
-  const float total = run.kernels.finish[run.element](sum, out, run.problem.shape.value_dim,
-                                                      row_address(run.tensors.out, b, h, i));
+  const float total =
+      run.kernels.finish[run.element](sum, out, run.problem.shape.value_dim, row_address(run.tensors.out, b, h, i));
   if (run.tensors.lse.data == nullptr) return;
   // The maximum is base two. No weight at all: log 0 = -infinity, also where the maximum is 0 or above.
   const double lse = std::numbers::ln2 * static_cast<double>(maximum) + std::log(static_cast<double>(total));
-  *reinterpret_cast<float*>(row_address(run.tensors.lse, b, h, i)) = static_cast<float>(lse);
+  *reinterpret_cast<float*>(row_address(run.tensors.lse, b, h, i)) =
+      std::isnan(lse) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(lse);  // one NaN, as in finish
 }
 
 }  // namespace siattn::cpu

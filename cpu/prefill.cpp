@@ -21,6 +21,7 @@ struct Cut {
   std::int64_t head_blocks = 0;
   std::int64_t query_blocks = 0;
   std::int64_t items = 0;
+  int threads = 1;  ///< no more than there are items
 };
 
 Cut cut(const Kernels& kernels, const PreparedAttention& problem) noexcept {
@@ -28,11 +29,12 @@ Cut cut(const Kernels& kernels, const PreparedAttention& problem) noexcept {
   const std::int64_t group = shape.query_heads / shape.kv_heads;
   Cut c;
   // K and V of a chunk, packed, stay in the second-level cache: 256 KiB at 128 channels each.
-  c.chunk = shape.head_dim + shape.value_dim > 512 ? 128 : 256;
+  c.chunk = shape.head_dim + shape.value_dim > 512 ? kMaxChunk / 2 : kMaxChunk;
   // Queries and accumulators of an item pass by once a chunk: as many as 1 MiB holds, so that packing costs little,
   // and few enough that every thread gets some items.
   const std::int64_t tile = kernels.tile_rows;
-  const std::int64_t fit = std::clamp<std::int64_t>((std::int64_t{1} << 18) / (shape.head_dim + shape.value_dim), tile, 1024);
+  const std::int64_t fit =
+      std::clamp<std::int64_t>((std::int64_t{1} << 18) / (shape.head_dim + shape.value_dim), tile, 1024);
   const std::int64_t all = shape.batch * shape.query_heads * shape.query_len;
   const std::int64_t fair = round_up(divide_up(all, std::int64_t{4} * problem.threads), tile);
   const std::int64_t rows = std::clamp(fair, tile, fit / tile * tile);
@@ -42,6 +44,7 @@ Cut cut(const Kernels& kernels, const PreparedAttention& problem) noexcept {
   c.head_blocks = divide_up(group, c.heads);
   c.query_blocks = divide_up(shape.query_len, c.queries);
   c.items = shape.batch * shape.kv_heads * c.head_blocks * c.query_blocks;
+  c.threads = static_cast<int>(std::clamp<std::int64_t>(c.items, 1, problem.threads));
   return c;
 }
 
@@ -58,7 +61,6 @@ struct Slab {
   float* maximum;
   float* sum;
   float* out;
-  std::int64_t logits_stride;
   std::int64_t out_stride;
 };
 
@@ -66,13 +68,12 @@ Slab slab(Layout& layout, const Kernels& kernels, const AttentionShape& shape, c
   Slab s{};
   const std::int64_t rows = round_up(c.heads * c.queries, kernels.tile_rows);
   s.out_stride = round_up(shape.value_dim, kernels.panel);
-  s.logits_stride = c.chunk + 16;  // rows of a block must not all fall into the same few cache sets
   s.query_row = layout.take<QueryRow>(rows);
   s.row = layout.take<Row>(kMaxTileRows);
   s.query = layout.take<float>(rows * shape.head_dim);
   s.key = layout.take<float>(c.chunk * shape.head_dim);
   s.value = layout.take<float>(c.chunk * s.out_stride);
-  s.logits = layout.take<float>(kMaxTileRows * s.logits_stride);
+  s.logits = layout.take<float>(kMaxTileRows * kLogitsStride);
   s.chunk_max = layout.take<float>(kMaxTileRows * kernels.lanes);
   s.alpha = layout.take<float>(kMaxTileRows);
   s.maximum = layout.take<float>(rows);
@@ -84,9 +85,9 @@ Slab slab(Layout& layout, const Kernels& kernels, const AttentionShape& shape, c
 struct Item {
   std::int64_t b;
   std::int64_t kv_head;
-  std::int64_t head;     ///< first of `heads` query heads
+  std::int64_t head;  ///< first of `heads` query heads
   std::int64_t heads;
-  std::int64_t query;    ///< first of `queries` queries
+  std::int64_t query;  ///< first of `queries` queries
   std::int64_t queries;
 };
 
@@ -126,9 +127,20 @@ void begin(const Run& run, const Item& item, const SequenceBounds& s, const Slab
   std::fill_n(slab.out, rows * slab.out_stride, 0.0F);
 }
 
-/// All rows of the item, tile by tile, before one packed chunk of keys.
-void tiles(const Run& run, const Slab& slab, std::int64_t rows, std::int64_t chunk, std::int64_t keys,
-           std::int64_t capacity, bool finite) noexcept {
+/// The share of tile `tile` of `tiles` in fetching `keys` rows of K or V from key `first` on.
+Ahead ahead(const TensorView& x, const Item& item, std::int64_t first, std::int64_t keys, std::int64_t tile,
+            std::int64_t tiles) noexcept {
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  const std::int64_t begin = keys * tile / tiles;
+  return {reinterpret_cast<const char*>(row_address(x, item.b, item.kv_head, first + begin)), x.strides[2] * size,
+          static_cast<std::int32_t>(keys * (tile + 1) / tiles - begin), static_cast<std::int32_t>(x.shape[3] * size)};
+}
+
+/// All rows of the item, tile by tile, before one packed chunk of keys; meanwhile the `next` keys after it come closer.
+void tiles(const Run& run, const Item& item, const Slab& slab, std::int64_t chunk, std::int64_t keys,
+           std::int64_t capacity, bool finite, std::int64_t next) noexcept {
+  const std::int64_t rows = item.heads * item.queries;
+  const std::int64_t count = divide_up(rows, run.kernels.tile_rows);
   const Kernels& kernels = run.kernels;
   Tile tile{};
   tile.head_dim = run.problem.shape.head_dim;
@@ -137,13 +149,14 @@ void tiles(const Run& run, const Slab& slab, std::int64_t rows, std::int64_t chu
   tile.sinks = sinks_in_chunk(run.problem.options, chunk, keys);
   tile.has_factors = !run.problem.tables.row_factors.empty();
   tile.logits = slab.logits;
-  tile.logits_stride = slab.logits_stride;
   tile.chunk_max = slab.chunk_max;
   tile.alpha = slab.alpha;
   tile.out_stride = slab.out_stride;
   for (std::int64_t r = 0; r < rows; r += kernels.tile_rows) {
     const auto n = static_cast<std::int32_t>(std::min<std::int64_t>(kernels.tile_rows, rows - r));
     if (!set_rows(tile, slab.row, slab.query_row + r, n, chunk, keys)) continue;
+    tile.next_key = ahead(run.tensors.key, item, chunk + keys, next, r / kernels.tile_rows, count);
+    tile.next_value = ahead(run.tensors.value, item, chunk + keys, next, r / kernels.tile_rows, count);
     tile.query = slab.query + r * tile.head_dim;
     tile.maximum = slab.maximum + r;
     tile.sum = slab.sum + r * kernels.lanes;
@@ -165,10 +178,10 @@ void compute(const Run& run, const Cut& c, const Item& item, const Slab& slab) n
     const std::int64_t keys = std::min(c.chunk, last - chunk);
     run.kernels.pack_key[run.element](row_address(run.tensors.key, item.b, item.kv_head, chunk),
                                       run.tensors.key.strides[2], keys, shape.head_dim, slab.key);
-    const bool finite = run.kernels.pack_value[run.element](row_address(run.tensors.value, item.b, item.kv_head, chunk),
-                                                            run.tensors.value.strides[2], keys, shape.value_dim,
-                                                            c.chunk, slab.value);
-    tiles(run, slab, rows, chunk, keys, c.chunk, finite);
+    const bool finite =
+        run.kernels.pack_value[run.element](row_address(run.tensors.value, item.b, item.kv_head, chunk),
+                                            run.tensors.value.strides[2], keys, shape.value_dim, c.chunk, slab.value);
+    tiles(run, item, slab, chunk, keys, c.chunk, finite, std::min(c.chunk, last - chunk - keys));
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     write_row(run, item.b, item.head + r / item.queries, item.query + r % item.queries, slab.maximum[r],
@@ -179,9 +192,10 @@ void compute(const Run& run, const Cut& c, const Item& item, const Slab& slab) n
 }  // namespace
 
 std::int64_t prefill_workspace_bytes(const Kernels& kernels, const PreparedAttention& problem) noexcept {
+  const Cut c = cut(kernels, problem);
   Layout layout;
-  slab(layout, kernels, problem.shape, cut(kernels, problem));
-  return layout.bytes() * problem.threads;
+  slab(layout, kernels, problem.shape, c);
+  return layout.bytes() * c.threads;
 }
 
 void prefill(const Run& run) noexcept {
@@ -189,7 +203,7 @@ void prefill(const Run& run) noexcept {
   Layout one;
   slab(one, run.kernels, run.problem.shape, c);
   const std::int64_t bytes = one.bytes();
-#pragma omp parallel num_threads(run.problem.threads)
+#pragma omp parallel num_threads(c.threads)
   {
     Layout layout(run.workspace + omp_get_thread_num() * bytes);
     const Slab mine = slab(layout, run.kernels, run.problem.shape, c);

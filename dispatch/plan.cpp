@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <cmath>
 #include <exception>
 #include <new>
+#include <thread>
 
 #include <siattn/attention.hpp>
 #include <siattn/backend.hpp>
@@ -26,6 +29,19 @@ T guarded(Body&& body) noexcept {
   }
 }
 
+/// OpenMP's runtime keeps a pool of threads for each thread that has opened a parallel region. A forked child inherits
+/// the pool but not its threads, and would wait for them for ever; a new thread has no pool yet. So in a child of the
+/// process that loaded the library each run gets a thread of its own (some 50 microseconds).
+const pid_t loading_process = ::getpid();
+
+template <class Body>
+Status run_safe_after_fork(Body&& body) {
+  if (::getpid() == loading_process) return body();
+  Status status;
+  std::thread([&status, &body] { status = body(); }).join();
+  return status;
+}
+
 Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem& problem, const Backend& backend,
                                                          int threads) {
   auto prepared = std::make_shared<PreparedAttention>();
@@ -41,6 +57,7 @@ Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem&
     if (!tables) return tables.status();
     prepared->tables = *std::move(tables);
   }
+  prepared->state = backend.prepare(*prepared);
   return std::shared_ptr<const PreparedAttention>(std::move(prepared));
 }
 
@@ -82,7 +99,7 @@ Status AttentionPlan::run(const AttentionTensors& tensors, std::span<std::byte> 
       return Status::invalid(
           dispatch::text("workspace has ", workspace.size(), " bytes: expected at least ", workspace_bytes_));
     }
-    return backend_->run(*prepared_, tensors, workspace);
+    return run_safe_after_fork([&] { return backend_->run(*prepared_, tensors, workspace); });
   });
 }
 

@@ -13,36 +13,11 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-bool differs_by_head(const PerHead& per_head) { return per_head.values.size() > 1; }
-
-/// Which tables depend on the head; the rest are stored once.
-struct PerHeadTables {
-  bool scale = false;
-  bool shift = false;
-  bool row_factor = false;
-  bool has_row_factor = false;
-};
-
-PerHeadTables per_head_tables(const LogitTransform& transform) {
-  PerHeadTables result;
-  if (const auto* si = std::get_if<ScaleInvariant>(&transform)) {
-    result.scale = result.shift = differs_by_head(si->tau);
-  } else if (const auto* logn = std::get_if<LogN>(&transform)) {
-    result.has_row_factor = true;
-    result.row_factor = differs_by_head(logn->scale);
-  } else if (std::holds_alternative<InfoScale>(transform)) {
-    result.has_row_factor = true;
-  } else if (const auto* alibi = std::get_if<Alibi>(&transform)) {
-    result.shift = alibi->slopes.values.size() != 1;  // the published slopes differ by head too
-  }
-  return result;
-}
-
 class Compiler {
  public:
   Compiler(const PreparedAttention& problem, LogBase base)
       : transform_(problem.options.transform, problem.shape),
-        kind_(per_head_tables(problem.options.transform)),
+        depends_(transform_.dependence()),
         heads_(problem.shape.query_heads),
         fold_(base == LogBase::two ? std::numbers::log2e : 1.0),
         softmax_scale_(problem.softmax_scale) {
@@ -50,15 +25,15 @@ class Compiler {
     const DistanceRange range = visible_distances(problem.shape, problem.options);
     tables_.t_min = range.first;
     tables_.t_max = range.last;
-    tables_.row_factor_count = kind_.has_row_factor ? problem.shape.kv_len + 1 : 0;
+    tables_.row_factor_count = depends_.has_row_factor ? problem.shape.kv_len + 1 : 0;
   }
 
   Result<LogitTables> compile() {
     tables_.sink_scale = static_cast<float>(softmax_scale_ * fold_);
-    fill_by_distance(tables_.scales, tables_.scales_per_head = kind_.scale, [this](std::int64_t h, std::int64_t t) {
+    fill_by_distance(tables_.scales, tables_.scales_per_head = depends_.scale, [this](std::int64_t h, std::int64_t t) {
       return transform_.scale(h, t) * softmax_scale_ * fold_;
     });
-    fill_by_distance(tables_.shifts, tables_.shifts_per_head = kind_.shift,
+    fill_by_distance(tables_.shifts, tables_.shifts_per_head = depends_.shift,
                      [this](std::int64_t h, std::int64_t t) { return transform_.shift(h, t) * fold_; });
     fill_row_factors();
     if (!std::isfinite(tables_.sink_scale)) {
@@ -84,9 +59,9 @@ class Compiler {
   }
 
   void fill_row_factors() {
-    if (!kind_.has_row_factor) return;
-    const std::int64_t heads = kind_.row_factor ? heads_ : 1;
-    tables_.row_factors_per_head = kind_.row_factor;
+    if (!depends_.has_row_factor) return;
+    const std::int64_t heads = depends_.row_factor ? heads_ : 1;
+    tables_.row_factors_per_head = depends_.row_factor;
     tables_.row_factors.assign(static_cast<std::size_t>(heads * tables_.row_factor_count), 1.0F);
     for (std::int64_t h = 0; h < heads; ++h) {
       for (std::int64_t n = 1; n < tables_.row_factor_count; ++n) {
@@ -106,7 +81,7 @@ class Compiler {
   }
 
   reference::Transform<double> transform_;
-  PerHeadTables kind_;
+  reference::Dependence depends_;
   std::int64_t heads_;
   double fold_;
   double softmax_scale_;

@@ -53,6 +53,10 @@ class ReferenceBackend final : public Backend {
            alignof(double);
   }
 
+  std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
+    return std::make_shared<const Transform<double>>(problem.options.transform, problem.shape);
+  }
+
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,
              std::span<std::byte> workspace) const noexcept override {
     const AttentionShape& shape = problem.shape;
@@ -60,7 +64,7 @@ class ReferenceBackend final : public Backend {
     std::size_t space = workspace.size();
     auto* const doubles = static_cast<double*>(std::align(alignof(double), 0, start, space));
     const std::int64_t rows = shape.batch * shape.query_heads * shape.query_len;
-    const Transform<double> transform(problem.options.transform, shape);
+    const auto& transform = *static_cast<const Transform<double>*>(problem.state.get());
 
 #pragma omp parallel num_threads(problem.threads)
     {

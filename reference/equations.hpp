@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The equations of "Scale-invariant attention" (Anson, Wang, Aitchison, NeurIPS 2025, arXiv 2505.17083 v2), one function
-// each, at any precision: double, Real50 and Real100 (reference/real.hpp) or any type with the functions of <cmath>.
+// The equations of "Scale-invariant attention" (Anson, Wang, Aitchison, NeurIPS 2025, arXiv 2505.17083 v2), one
+// function each, at any precision: double, Real50, Real100 (reference/real.hpp) or any type with what <cmath> has.
 // Plain formulas, evaluated without cancellation where that matters; nothing here is meant to be fast.
 // Sums over ranges of distances in closed form, their bounds and limits: reference/closed_forms.hpp.
 #ifndef SIATTN_REFERENCE_EQUATIONS_HPP

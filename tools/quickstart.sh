@@ -35,8 +35,9 @@ title "2. Where that attention falls: mean over 9 heads and the last 128 queries
 "$siattn" decades "${tensors[@]}" --transform none --transform scale-invariant --sinks 1 --last-queries 128
 cat <<'TEXT'
 
-   The model was trained without the transform, so this shows what Eq. 16 does to its logits, not what a
-   model trained with it would do: the far decades keep attention as they grow, and get sparser.
+The model was trained without the transform, and its base logits are not the standard normal ones that Eq. 16 is
+made for. So this shows what the map does to real logits, not what a model trained with it would do: attention to
+the far decades gets sparser (entropy falls), and as these logits lie well below 0 it also loses mass, to the sink.
 TEXT
 
 title "3. The claims of the paper: figures, verdicts, and a planted mistake that each check rejects"

@@ -38,10 +38,12 @@ TensorView view_of(const io::Tensor& tensor, const std::string& option, io::Layo
   return *view;
 }
 
-/// [batch, query_heads, query_len, kv_len], float32, from the reference in double: the fused backends never hold them.
-io::Tensor reference_weights(const AttentionProblem& problem, const AttentionTensors& tensors) {
+/// [batch, query_heads, query_len, kv_len] with as many axes as the query file had; float32, from the reference in
+/// double: the fused backends never hold them.
+io::Tensor reference_weights(const AttentionProblem& problem, const AttentionTensors& tensors, std::size_t rank) {
   const AttentionShape& s = problem.shape;
-  io::Tensor result = require(io::Tensor::zeros(DType::float32, {s.batch, s.query_heads, s.query_len, s.kv_len}));
+  const io::Shape shape = io::shape_from_4d({s.batch, s.query_heads, s.query_len, s.kv_len}, io::Layout::bhsd, rank);
+  io::Tensor result = require(io::Tensor::zeros(DType::float32, shape));
   const reference::Transform<double> transform(problem.options.transform, s);
   const auto n = static_cast<std::size_t>(s.kv_len);
   std::vector<double> scores(n), logits(n), weights(n), out(static_cast<std::size_t>(s.value_dim));
@@ -58,9 +60,9 @@ io::Tensor reference_weights(const AttentionProblem& problem, const AttentionTen
   return result;
 }
 
-/// Shape of a file for lse: as many axes as the input had, without the last.
-io::Shape lse_shape(const AttentionShape& s, io::Layout layout, std::size_t rank) {
-  io::Shape shape = io::shape_from_4d({s.batch, s.query_heads, s.query_len, 1}, layout, rank);
+/// [batch, query_heads, query_len] with as many axes as the query file had, less one.
+io::Shape lse_shape(const AttentionShape& s, std::size_t rank) {
+  io::Shape shape = io::shape_from_4d({s.batch, s.query_heads, s.query_len, 1}, io::Layout::bhsd, rank);
   shape.pop_back();
   return shape;
 }
@@ -123,8 +125,8 @@ int run_attention(const RunArguments& arguments) {
   io::Tensor out = require(io::Tensor::zeros(
       dtype, io::shape_from_4d({s.batch, s.query_heads, s.query_len, s.value_dim}, layout, query.rank())));
   tensors.out = require(io::as_4d(out, layout));
-  io::Tensor lse = require(io::Tensor::zeros(dtype == DType::float64 ? dtype : DType::float32,
-                                             lse_shape(s, io::Layout::bhsd, query.rank())));
+  io::Tensor lse =
+      require(io::Tensor::zeros(dtype == DType::float64 ? dtype : DType::float32, lse_shape(s, query.rank())));
   tensors.lse = {lse.data(), lse.dtype(), {s.batch, s.query_heads, s.query_len, 1}};
 
   // Reserved before the work, so that a folder that takes no file is found out first.
@@ -146,7 +148,7 @@ int run_attention(const RunArguments& arguments) {
   require(plan.run(tensors, {workspace.get(), plan.workspace_bytes()}));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
-  if (!arguments.weights.empty()) weights = reference_weights(problem, tensors);
+  if (!arguments.weights.empty()) weights = reference_weights(problem, tensors, query.rank());
   require(outputs.commit(results));
 
   verify::Comparison comparison;

@@ -12,6 +12,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// g_k of Higham; infinite when k u reaches 1.
 double gamma(double k, double u) { return k * u < 1 ? k * u / (1 - k * u) : kInfinity; }
 
+/// Half the least subnormal of the arithmetic, float32 or float64: what a result that underflows may be off by.
+double underflow(double u) { return u > 0x1p-40 ? 0x1p-150 : 0x1p-1075; }
+
 /// 0 times infinity is 0 here: a term that is absent has no error, whatever its factor.
 double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
 
@@ -35,7 +38,9 @@ double logit_error(const AttentionProblem& problem, const AttentionTensors& tens
   const double shift = sink ? 0 : std::abs(transform.shift(h, t));
   const double u = numerics.unit_roundoff;
   const double dot_error = gamma(static_cast<double>(shape.head_dim + 1), std::max(u, numerics.score_unit_roundoff));
-  return times(scale * softmax_scale * products, dot_error) + 6 * u * scale * std::abs(row.scores[j]) + 2 * u * shift;
+  const double lost = static_cast<double>(shape.head_dim + 1) * underflow(u);
+  return times(scale * softmax_scale * products, dot_error) + scale * softmax_scale * lost +
+         6 * u * scale * std::abs(row.scores[j]) + 2 * u * shift;
 }
 
 /// How often the running maximum over ascending keys can rise, and by how much in all.
@@ -103,7 +108,8 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
     Tolerance& tolerance = bound.out[static_cast<std::size_t>(c)];
     tolerance.arithmetic = 1.01 * (from_weights + chain * (absolute + std::abs(o)) + 3 * u * std::abs(o) +
                                    numerics.weight_roundoff * absolute) +
-                           static_cast<double>(keys.size()) * numerics.least_normal * largest;
+                           static_cast<double>(keys.size()) * numerics.least_normal * largest +
+                           (2 * static_cast<double>(keys.size()) + 3) * underflow(u);
     tolerance.rounding = output.unit_roundoff * std::abs(o) + output.half_subnormal;
   }
   const Rounding lse = rounding_of(problem.dtype == DType::float64 ? DType::float64 : DType::float32);

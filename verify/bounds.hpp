@@ -23,6 +23,7 @@
 ///    (nearly) exact, e_a = u; the row factor twice more (its own rounding and the product with the entry); m_j once.
 ///    One fma: a rounding of |L_j| <= |a_j S_j| + |m_j|; two where it is a product and a sum. In all
 ///        E_j = |r a_j| s sum_d |q_d||k_jd| g'_(D+1) + |r a_j S_j| (e_a + 5u) + |m_j| (e_m + u)
+///    and (D + 1) e |r a_j| s for products that underflow, e = 2^-150 half the least subnormal of the arithmetic.
 ///    Folding log2(e) into the tables changes no term: each folded entry is still rounded once.
 /// 2. Weight. exp(L_j - M) for a running maximum M: one rounding of x_j, at most u (|x_j| + DM) over the running
 ///    maxima, e_exp for the exponential; then for each of the C times that the maximum rose, a factor
@@ -33,8 +34,9 @@
 ///    sum_j p_j d_j (v_j - o). The sums over keys cost g_h, h the longest chain of additions (n + 2), and the
 ///    division and the last operations 3u:
 ///        tol = 1.01 [ sum_j p_j th_j |v_j - o| + g_h (sum_j p_j |v_j| + |o|) + 3u |o| + u_P sum_j p_j |v_j| ]
-///              + u_o |o| + half the least subnormal of the output type + n f max_j |v_j|
-///    f: weights below the least normal number may be flushed to zero.
+///              + u_o |o| + half the least subnormal of the output type + n f max_j |v_j| + (2n + 3) e
+///    f: weights below the least normal number may be flushed to zero. e again: a product with a value, or a rescaled
+///    sum, that is subnormal is rounded by up to e, whatever its size.
 /// 4. lse = M + log sum_j w_j, perhaps ln(2) (M_2 + log2 sum_j w_j): two roundings of M, four of the logarithm, whose
 ///    size is at most |M| + |lse|, one of the sum:
 ///        tol_lse = 1.01 [ sum_j p_j th_j + g_h + 6u (|max L| + |lse|) ] + rounding to the type of lse

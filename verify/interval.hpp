@@ -45,9 +45,9 @@ class Interval {
         std::minmax({a.lower_ / b.lower_, a.lower_ / b.upper_, a.upper_ / b.lower_, a.upper_ / b.upper_});
     return outward(low, high);
   }
-  friend Interval log(const Interval& a) {
-    if (a.lower_ <= 0) throw std::domain_error("logarithm of an interval that reaches 0");
-    return outward(log(a.lower_), log(a.upper_));
+  friend Interval log1p(const Interval& a) {
+    if (a.lower_ <= -1) throw std::domain_error("logarithm of an interval that reaches 0");
+    return outward(log1p(a.lower_), log1p(a.upper_));
   }
 
  private:

@@ -6,9 +6,7 @@
 namespace siattn::verify {
 namespace {
 
-bool continues(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-}
+bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
 /// Length in bytes of the character of XML 1.0 that the (not empty) text starts with; 0 if it starts with none: bad or
 /// overlong UTF-8, surrogates, U+FFFE, U+FFFF, control characters but tab, line feed and carriage return.
@@ -55,32 +53,15 @@ std::string xml_escaped(std::string_view text) {
       out += text.substr(0, length);
     } else {
       switch (text[0]) {
-        case '&':
-          out += "&amp;";
-          break;
-        case '<':
-          out += "&lt;";
-          break;
-        case '>':
-          out += "&gt;";
-          break;
-        case '"':
-          out += "&quot;";
-          break;
-        case '\'':
-          out += "&apos;";
-          break;
-        case '\t':
-          out += "&#9;";
-          break;
-        case '\n':
-          out += "&#10;";
-          break;
-        case '\r':
-          out += "&#13;";
-          break;
-        default:
-          out += text[0];
+        case '&': out += "&amp;"; break;
+        case '<': out += "&lt;"; break;
+        case '>': out += "&gt;"; break;
+        case '"': out += "&quot;"; break;
+        case '\'': out += "&apos;"; break;
+        case '\t': out += "&#9;"; break;
+        case '\n': out += "&#10;"; break;
+        case '\r': out += "&#13;"; break;
+        default: out += text[0];
       }
     }
     text.remove_prefix(length == 0 ? 1 : length);

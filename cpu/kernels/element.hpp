@@ -15,10 +15,17 @@ SIATTN_INLINE Uint32Vector choose(Int32Vector condition, Uint32Vector a, Uint32V
   return ((Uint32Vector)condition & a) | (~(Uint32Vector)condition & b);
 }
 
+// GCC 12 compiles its generic conversion to 512 bits in halves, at half the speed.
 SIATTN_INLINE Uint32Vector uint32_of(const std::uint16_t* from) {
+#if defined(__AVX512F__)
+  return (Uint32Vector)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif defined(__AVX2__)
+  return (Uint32Vector)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
   Uint16Vector narrow;
   std::memcpy(&narrow, from, sizeof(narrow));
   return __builtin_convertvector(narrow, Uint32Vector);
+#endif
 }
 SIATTN_INLINE void store_uint16(std::uint16_t* to, Uint32Vector x) {
   const Uint16Vector narrow = __builtin_convertvector(x, Uint16Vector);

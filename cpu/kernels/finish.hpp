@@ -3,10 +3,10 @@
 #ifndef SIATTN_CPU_KERNELS_FINISH_HPP
 #define SIATTN_CPU_KERNELS_FINISH_HPP
 
+#include "cpu/kernels.hpp"
 #include "cpu/kernels/element.hpp"
 #include "cpu/kernels/exp2.hpp"
 #include "cpu/kernels/softmax.hpp"
-#include "cpu/kernels.hpp"
 
 namespace siattn::cpu {
 namespace {
@@ -34,6 +34,12 @@ void merge(const State& into, const State& from, std::int64_t rows) {
   }
 }
 
+/// The one NaN and the one zero: which operand's sign a NaN takes, or a zero after underflow, is up to the compiler and
+/// to the rows that shared a register tile.
+SIATTN_INLINE Batch canonical(const Batch& x) {
+  return xsimd::select(x == x, x + Batch(0.0F), Batch(std::numeric_limits<float>::quiet_NaN()));
+}
+
 template <class T>
 float finish(const float* sum, const float* out, std::int64_t value_dim, void* to) {
   Batch lanes[kLanes];
@@ -43,7 +49,7 @@ float finish(const float* sum, const float* out, std::int64_t value_dim, void* t
   auto* target = static_cast<typename T::Storage*>(to);
   for (std::int64_t d = 0; d < value_dim; d += kLanes) {
     const std::int64_t n = value_dim - d;
-    const Batch x = xsimd::select(no_weight, Batch(0.0F), load(out + d) / total);
+    const Batch x = canonical(xsimd::select(no_weight, Batch(0.0F), load(out + d) / total));
     if (n >= kLanes) {
       T::write(target + d, x);
     } else {

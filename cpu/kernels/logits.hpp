@@ -3,8 +3,8 @@
 #ifndef SIATTN_CPU_KERNELS_LOGITS_HPP
 #define SIATTN_CPU_KERNELS_LOGITS_HPP
 
-#include "cpu/kernels/simd.hpp"
 #include "cpu/kernels.hpp"
+#include "cpu/kernels/simd.hpp"
 
 namespace siattn::cpu {
 namespace {
@@ -49,7 +49,8 @@ SIATTN_INLINE Batch masked_logits(const Tile& tile, const Row& row, std::int32_t
   if (key < tile.sinks) {
     logits = xsimd::select(number < Batch(static_cast<float>(tile.sinks)), dot * Batch(tile.sink_scale), logits);
   }
-  const auto visible = (number >= Batch(static_cast<float>(row.first))) & (number < Batch(static_cast<float>(row.last)));
+  const auto visible =
+      (number >= Batch(static_cast<float>(row.first))) & (number < Batch(static_cast<float>(row.last)));
   return xsimd::select(visible, logits, Batch(-kInfinity));
 }
 
@@ -64,7 +65,7 @@ SIATTN_INLINE void clear_chunk_max(const Tile& tile) {
 
 /// Stores a vector of logits and takes it into the row's lane-wise maximum.
 SIATTN_INLINE void store_logits(const Tile& tile, int r, std::int32_t key, const Batch& logits) {
-  store(tile.logits + r * tile.logits_stride + key, logits);
+  store(tile.logits + r * kLogitsStride + key, logits);
   float* max = tile.chunk_max + r * kLanes;
   store(max, larger(load(max), logits));
 }

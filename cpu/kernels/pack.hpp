@@ -37,7 +37,7 @@ SIATTN_INLINE void read_keys(const typename T::Storage* key, std::int64_t stride
     for (int i = 0; i < kLanes; ++i) x[i] = T::read(key + i * stride + d);
   } else {
     for (int i = 0; i < kLanes; ++i) {
-      x[i] = i >= n                 ? Batch(0.0F)
+      x[i] = i >= n               ? Batch(0.0F)
              : channels >= kLanes ? T::read(key + i * stride + d)
                                   : read_some<T>(key + i * stride + d, channels);
     }

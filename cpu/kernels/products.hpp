@@ -4,9 +4,9 @@
 #ifndef SIATTN_CPU_KERNELS_PRODUCTS_HPP
 #define SIATTN_CPU_KERNELS_PRODUCTS_HPP
 
+#include "cpu/kernels.hpp"
 #include "cpu/kernels/logits.hpp"
 #include "cpu/kernels/simd.hpp"
-#include "cpu/kernels.hpp"
 
 namespace siattn::cpu {
 namespace {
@@ -49,13 +49,13 @@ void weigh_panel(const Tile& tile, int r, std::int32_t first, std::int32_t last,
   Batch sums[rows][2];
   SIATTN_UNROLL
   for (int i = 0; i < rows; ++i) sums[i][0] = sums[i][1] = Batch(0.0F);
-  const float* weight = tile.logits + r * tile.logits_stride;
+  const float* weight = tile.logits + r * kLogitsStride;
   for (std::int64_t j = first; j < last; ++j) {
     const Batch v0 = Batch::load_aligned(panel + j * kPanel);
     const Batch v1 = Batch::load_aligned(panel + j * kPanel + kLanes);
     SIATTN_UNROLL
     for (int i = 0; i < rows; ++i) {
-      const Batch p(weight[i * tile.logits_stride + j]);
+      const Batch p(weight[i * kLogitsStride + j]);
       sums[i][0] = madd(p, v0, sums[i][0]);
       sums[i][1] = madd(p, v1, sums[i][1]);
     }
@@ -66,6 +66,14 @@ void weigh_panel(const Tile& tile, int r, std::int32_t first, std::int32_t last,
     float* to = out + (r + i) * tile.out_stride;
     SIATTN_UNROLL
     for (int v = 0; v < 2; ++v) store(to + v * kLanes, madd(alpha, load(to + v * kLanes), sums[i][v]));
+  }
+}
+
+/// Asks for the part of `ahead` that belongs to step `step` of `steps`.
+SIATTN_INLINE void prefetch(const Ahead& ahead, std::int32_t step, std::int32_t steps) {
+  for (std::int32_t i = ahead.rows * step / steps; i < ahead.rows * (step + 1) / steps; ++i) {
+    const char* row = ahead.at + i * ahead.stride;
+    for (std::int32_t byte = 0; byte < ahead.row_bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
   }
 }
 
@@ -84,9 +92,15 @@ void scores(const Tile& tile, const float* packed_key) {
   clear_chunk_max(tile);
   Range ranges[kMaxTileRows / kBlock];
   for (int r = 0; r < tile.rows; r += kBlock) ranges[r / kBlock] = range_of(tile.row + r, rows_of_block(tile, r));
-  for (std::int32_t key = tile.first / kPanel * kPanel; key < tile.last; key += kPanel) {
+  const std::int32_t start = tile.first / kPanel * kPanel;
+  const std::int32_t blocks = (tile.rows + kBlock - 1) / kBlock;
+  const std::int32_t steps = (tile.last - start + kPanel - 1) / kPanel * blocks;
+  std::int32_t step = 0;
+  for (std::int32_t key = start; key < tile.last; key += kPanel) {
     const float* panel = packed_key + key * tile.head_dim;
     for (int r = 0; r < tile.rows; r += kBlock) {
+      prefetch(tile.next_key, step, steps);
+      ++step;
       const Range& range = ranges[r / kBlock];
       if (key >= range.last || key + kPanel <= range.first) continue;
       by_rows(
@@ -100,10 +114,15 @@ void scores(const Tile& tile, const float* packed_key) {
 /// P V. Rows of a block share the keys that any of them sees, since what a row does not see has weight 0 there: right
 /// while the values are finite. Where they are not, 0 times infinity would leak, and each row goes by itself.
 void weigh(const Tile& tile, const float* packed_value, std::int64_t capacity, bool finite) {
+  const std::int32_t blocks = (tile.rows + kBlock - 1) / kBlock;
+  const std::int32_t steps = static_cast<std::int32_t>((tile.value_dim + kPanel - 1) / kPanel) * blocks;
+  std::int32_t step = 0;
   for (std::int64_t d = 0; d < tile.value_dim; d += kPanel) {
     const float* panel = packed_value + d * capacity;
     float* out = tile.out + d;
     for (int r = 0; r < tile.rows; r += kBlock) {
+      prefetch(tile.next_value, step, steps);
+      ++step;
       const int n = rows_of_block(tile, r);
       const Range range = range_of(tile.row + r, n);
       if (range.empty()) continue;

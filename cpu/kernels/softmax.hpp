@@ -3,10 +3,10 @@
 #ifndef SIATTN_CPU_KERNELS_SOFTMAX_HPP
 #define SIATTN_CPU_KERNELS_SOFTMAX_HPP
 
+#include "cpu/kernels.hpp"
 #include "cpu/kernels/exp2.hpp"
 #include "cpu/kernels/logits.hpp"
 #include "cpu/kernels/simd.hpp"
-#include "cpu/kernels.hpp"
 
 namespace siattn::cpu {
 namespace {
@@ -36,7 +36,7 @@ void softmax(const Tile& tile) {
     const Range range = range_of(tile.row + block, rows);
     if (range.empty()) continue;
     for (int r = block; r < block + rows; ++r) {
-      float* weights = tile.logits + r * tile.logits_stride;
+      float* weights = tile.logits + r * kLogitsStride;
       const Batch subtracted(base[r]);
       Batch sum(0.0F);
       for (std::int64_t j = range.first / kLanes * kLanes; j < range.last; j += kLanes) {

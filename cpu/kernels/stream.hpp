@@ -5,13 +5,31 @@
 #ifndef SIATTN_CPU_KERNELS_STREAM_HPP
 #define SIATTN_CPU_KERNELS_STREAM_HPP
 
+#include "cpu/kernels.hpp"
 #include "cpu/kernels/element.hpp"
 #include "cpu/kernels/logits.hpp"
 #include "cpu/kernels/simd.hpp"
-#include "cpu/kernels.hpp"
 
 namespace siattn::cpu {
 namespace {
+
+/// How far ahead, in elements, to ask for rows of K or V: by hand, since the processor's own prefetcher starts anew with
+/// each chunk. Addresses past the end of the tensor do no harm.
+template <class T>
+SIATTN_INLINE std::int64_t reach(std::int64_t stride, std::int64_t dim) {
+  constexpr std::int64_t bytes = 12288;
+  const std::int64_t row = dim * static_cast<std::int64_t>(sizeof(typename T::Storage));
+  return stride * (row < bytes ? bytes / row : 1);
+}
+
+/// Asks for the cache line `ahead` elements behind the one that the vector at channel d begins.
+template <class Storage>
+SIATTN_INLINE void prefetch_line(const Storage* from, std::int64_t d, std::int64_t ahead) {
+  constexpr std::int64_t vectors = 64 / (kLanes * static_cast<std::int64_t>(sizeof(Storage)));  // of a cache line
+  if (d / kLanes % vectors != 0) return;
+  const auto address = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead) * sizeof(Storage);
+  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 3);
+}
 
 /// Products of `rows` queries with keys key .. key + kLanes / rows, of which n exist, into the logits' place.
 template <class T, int rows>
@@ -25,11 +43,16 @@ SIATTN_INLINE void stream_dots(const Tile& tile, int r, const typename T::Storag
   Batch dots[kLanes];
   SIATTN_UNROLL
   for (int i = 0; i < kLanes; ++i) dots[i] = Batch(0.0F);
+  // The first group of rows asks for the keys of later steps.
+  const std::int64_t ahead = reach<T>(stride, tile.head_dim);
   std::int64_t d = 0;
   const auto step = [&](auto read) SIATTN_ALWAYS {
     Batch x[keys];
     SIATTN_UNROLL
-    for (int j = 0; j < keys; ++j) x[j] = read(k[j] + d);
+    for (int j = 0; j < keys; ++j) {
+      if (r == 0) prefetch_line(k[j] + d, d, ahead);
+      x[j] = read(k[j] + d);
+    }
     SIATTN_UNROLL
     for (int i = 0; i < rows; ++i) {
       const Batch q = load(query + i * width + d);
@@ -43,7 +66,7 @@ SIATTN_INLINE void stream_dots(const Tile& tile, int r, const typename T::Storag
   alignas(64) float sums[kLanes];
   reduce_each(dots, Add{}).store_aligned(sums);
   for (int i = 0; i < rows; ++i) {
-    float* to = tile.logits + (r + i) * tile.logits_stride + key;
+    float* to = tile.logits + (r + i) * kLogitsStride + key;
     for (int j = 0; j < keys; ++j) to[j] = sums[i * keys + j];
   }
 }
@@ -73,7 +96,7 @@ void stream_scores(const Tile& tile, const void* key, std::int64_t stride) {
   }
   const Range range = range_of(tile.row, tile.rows);
   for (int r = 0; r < tile.rows; ++r) {
-    const float* dots = tile.logits + r * tile.logits_stride;
+    const float* dots = tile.logits + r * kLogitsStride;
     for (std::int32_t j = start; j < tile.last; j += kLanes) {
       const Batch dot = load(dots + j);
       store_logits(tile, r, j,
@@ -85,23 +108,26 @@ void stream_scores(const Tile& tile, const void* key, std::int64_t stride) {
 
 /// out = alpha out + P V for rows r .. r + rows, `vectors` vectors of channels from d on, keys first .. last. `read`
 /// gets the address of a vector of V.
-template <int rows, int vectors, class Storage, class Read>
-SIATTN_INLINE void stream_sums(const Tile& tile, const float* alpha, int r, std::int64_t d, const Storage* value,
-                               std::int64_t stride, std::int32_t first, std::int32_t last, Read read) {
+template <class T, int rows, int vectors, class Read>
+SIATTN_INLINE void stream_sums(const Tile& tile, const float* alpha, int r, std::int64_t d,
+                               const typename T::Storage* value, std::int64_t stride, std::int32_t first,
+                               std::int32_t last, Read read) {
   Batch sums[rows][vectors];
   SIATTN_UNROLL
   for (int i = 0; i < rows; ++i) {
     SIATTN_UNROLL
     for (int v = 0; v < vectors; ++v) sums[i][v] = Batch(0.0F);
   }
-  const float* weight = tile.logits + r * tile.logits_stride;
-  const Storage* from = value + first * stride + d;
+  const float* weight = tile.logits + r * kLogitsStride;
+  const typename T::Storage* from = value + first * stride + d;
+  const std::int64_t ahead = reach<T>(stride, tile.value_dim);
   for (std::int64_t j = first; j < last; ++j, from += stride) {
     Batch p[rows];
     SIATTN_UNROLL
-    for (int i = 0; i < rows; ++i) p[i] = Batch(weight[i * tile.logits_stride + j]);
+    for (int i = 0; i < rows; ++i) p[i] = Batch(weight[i * kLogitsStride + j]);
     SIATTN_UNROLL
     for (int v = 0; v < vectors; ++v) {
+      if (r == 0) prefetch_line(from + v * kLanes, d + v * kLanes, ahead);
       const Batch x = read(from + v * kLanes);
       SIATTN_UNROLL
       for (int i = 0; i < rows; ++i) sums[i][v] = madd(p[i], x, sums[i][v]);
@@ -126,15 +152,15 @@ void stream_weigh_rows(const Tile& tile, const float* alpha, int r, const void* 
   const auto whole = [](const auto* from) SIATTN_ALWAYS { return T::read(from); };
   std::int64_t d = 0;
   for (; d + vectors * kLanes <= tile.value_dim; d += vectors * kLanes) {
-    stream_sums<rows, vectors>(tile, alpha, r, d, source, stride, first, last, whole);
+    stream_sums<T, rows, vectors>(tile, alpha, r, d, source, stride, first, last, whole);
   }
   for (; d + kLanes <= tile.value_dim; d += kLanes) {
-    stream_sums<rows, 1>(tile, alpha, r, d, source, stride, first, last, whole);
+    stream_sums<T, rows, 1>(tile, alpha, r, d, source, stride, first, last, whole);
   }
   if (d < tile.value_dim) {
     const std::int64_t n = tile.value_dim - d;
-    stream_sums<rows, 1>(tile, alpha, r, d, source, stride, first, last,
-                         [n](const auto* from) SIATTN_ALWAYS { return read_some<T>(from, n); });
+    stream_sums<T, rows, 1>(tile, alpha, r, d, source, stride, first, last,
+                            [n](const auto* from) SIATTN_ALWAYS { return read_some<T>(from, n); });
   }
 }
 

@@ -51,7 +51,8 @@
 /// Errors are values. What is wrong is found before any output is touched; the message names the argument and its
 ///   value. An output that overlaps an input, or itself, is an error.
 /// No global state. Floating-point control words, OpenMP settings and the allocator are left as found. run() allocates
-///   nothing; a plan may be used from several threads at once.
+///   nothing; a plan may be used from several threads at once, inside a parallel region of the caller's, and after a
+///   fork (where each run starts a thread, since OpenMP's own do not survive it).
 namespace siattn {
 
 enum class Mask : std::uint8_t { causal, bidirectional };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -71,6 +72,7 @@ struct PreparedAttention {
   double softmax_scale = 1;
   int threads = 1;
   LogitTables tables;
+  std::shared_ptr<const void> state;  ///< what Backend::prepare() made
 };
 
 /// The lengths and first position of one sequence of the batch.
@@ -120,6 +122,8 @@ class Backend {
   /// Threads that a run would use when nobody asked for a number; >= 1.
   virtual int default_threads() const noexcept = 0;
   virtual std::size_t workspace_bytes(const PreparedAttention& problem) const noexcept = 0;
+  /// What this backend wants to keep with the plan, beside the tables; made once, as run() allocates nothing.
+  virtual std::shared_ptr<const void> prepare(const PreparedAttention& /*problem*/) const { return nullptr; }
 
   /// Computes out (and lse). Everything has been validated; the workspace has the bytes asked for, at any alignment.
   virtual Status run(const PreparedAttention& problem, const AttentionTensors& tensors,

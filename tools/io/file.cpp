@@ -25,9 +25,7 @@ namespace {
 /// One read(2) or write(2) moves less than 2 GiB on Linux; this keeps well inside.
 constexpr std::size_t most_at_once = std::size_t{1} << 30;
 
-std::string error_text(int error) {
-  return std::generic_category().message(error);
-}
+std::string error_text(int error) { return std::generic_category().message(error); }
 
 Status failure(std::string_view path, std::string_view what, int error) {
   return at_path(path, Status::unavailable(fmt::format("{}: {}", what, error_text(error))));
@@ -129,7 +127,9 @@ Result<AtomicFile> AtomicFile::create(std::string path) {
       return at_path(path, Status::invalid(fmt::format("is {}, expected a file to write", kind_of(info.st_mode))));
     }
     // rename(2) asks the folder only: a file made read-only is not to be replaced all the same.
-    if (exists && ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return failure(path, "cannot replace it", errno);
+    if (exists && ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) {
+      return failure(path, "cannot replace it", errno);
+    }
     struct stat link {};
     if (!exists && ::lstat(path.c_str(), &link) == 0) {
       return at_path(path, Status::invalid("is a link to nothing, expected a file to write"));

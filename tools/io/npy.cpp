@@ -105,12 +105,9 @@ Result<Tensor> arrange(Tensor tensor, const NpyHeader& header) {
 
 Result<Tensor> arrange(Tensor tensor, const NpyHeader& header) {
   switch (size_of(tensor.dtype())) {
-    case 2:
-      return arrange<std::uint16_t>(std::move(tensor), header);
-    case 4:
-      return arrange<std::uint32_t>(std::move(tensor), header);
-    default:
-      return arrange<std::uint64_t>(std::move(tensor), header);
+    case 2: return arrange<std::uint16_t>(std::move(tensor), header);
+    case 4: return arrange<std::uint32_t>(std::move(tensor), header);
+    default: return arrange<std::uint64_t>(std::move(tensor), header);
   }
 }
 

@@ -178,9 +178,7 @@ class HeaderParser {
 
 }  // namespace
 
-Result<NpyHeader> parse_npy_header(std::string_view text) {
-  return HeaderParser(text).parse();
-}
+Result<NpyHeader> parse_npy_header(std::string_view text) { return HeaderParser(text).parse(); }
 
 std::string npy_header_text(DType dtype, const Shape& shape) {
   std::string extents;

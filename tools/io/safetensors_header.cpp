@@ -153,16 +153,11 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
   std::string_view expected() const {
     switch (where_) {
       case Where::start:
-      case Where::top:
-        return "an object";
-      case Where::metadata:
-        return "a string";
-      case Where::tensor:
-        return field_ == "dtype" ? "a string" : "an array";
-      case Where::shape:
-        return "integers from 0 to 2^63 - 1";
-      case Where::offsets:
-        return "two integers from 0 to 2^63 - 1";
+      case Where::top: return "an object";
+      case Where::metadata: return "a string";
+      case Where::tensor: return field_ == "dtype" ? "a string" : "an array";
+      case Where::shape: return "integers from 0 to 2^63 - 1";
+      case Where::offsets: return "two integers from 0 to 2^63 - 1";
     }
     return "";
   }

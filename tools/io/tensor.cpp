@@ -18,43 +18,23 @@ namespace {
 template <class Use>
 void with_type(DType dtype, Use&& use) {
   switch (dtype) {
-    case DType::float32:
-      return use(float{});
-    case DType::float64:
-      return use(double{});
-    case DType::bfloat16:
-      return use(bfloat16{});
-    case DType::float16:
-      return use(float16{});
+    case DType::float32: return use(float{});
+    case DType::float64: return use(double{});
+    case DType::bfloat16: return use(bfloat16{});
+    case DType::float16: return use(float16{});
   }
 }
 
-double widen(float x) {
-  return x;
-}
-double widen(double x) {
-  return x;
-}
-double widen(bfloat16 x) {
-  return to_float(x);
-}
-double widen(float16 x) {
-  return to_float(x);
-}
+double widen(float x) { return x; }
+double widen(double x) { return x; }
+double widen(bfloat16 x) { return to_float(x); }
+double widen(float16 x) { return to_float(x); }
 
 // Every type fits into a double, so a conversion from there rounds once.
-void narrow(double x, float& y) {
-  y = static_cast<float>(x);
-}
-void narrow(double x, double& y) {
-  y = x;
-}
-void narrow(double x, bfloat16& y) {
-  y = to_bfloat16(x);
-}
-void narrow(double x, float16& y) {
-  y = to_float16(x);
-}
+void narrow(double x, float& y) { y = static_cast<float>(x); }
+void narrow(double x, double& y) { y = x; }
+void narrow(double x, bfloat16& y) { y = to_bfloat16(x); }
+void narrow(double x, float16& y) { y = to_float16(x); }
 
 template <class Void, class AnyTensor>
 Result<BasicTensorView<Void>> view_4d(AnyTensor& tensor, Layout layout) {
@@ -134,13 +114,9 @@ Result<Tensor> Tensor::zeros(DType dtype, Shape shape) {
   return tensor;
 }
 
-Result<TensorView> as_4d(const Tensor& tensor, Layout layout) {
-  return view_4d<const void>(tensor, layout);
-}
+Result<TensorView> as_4d(const Tensor& tensor, Layout layout) { return view_4d<const void>(tensor, layout); }
 
-Result<MutableTensorView> as_4d(Tensor& tensor, Layout layout) {
-  return view_4d<void>(tensor, layout);
-}
+Result<MutableTensorView> as_4d(Tensor& tensor, Layout layout) { return view_4d<void>(tensor, layout); }
 
 Shape shape_from_4d(const Shape4& shape, Layout layout, std::size_t rank) {
   const auto [batch, heads, length, dim] = shape;

@@ -56,9 +56,7 @@ std::string printable(std::string_view text, std::size_t limit) {
   return shown;
 }
 
-std::string in_quotes(std::string_view text) {
-  return fmt::format("'{}'", printable(text));
-}
+std::string in_quotes(std::string_view text) { return fmt::format("'{}'", printable(text)); }
 
 std::string shape_text(std::span<const std::int64_t> shape) {
   constexpr std::size_t shown_extents = 8;

@@ -24,7 +24,9 @@ Measurement measure(const ClaimOptions& options, std::size_t variant) {
   Worst worst;
   const Random random(options.seed, 0);
   std::uint64_t drawn_so_far = 0;
-  for (const std::size_t n : {1, 2, 7, 100, options.full ? 10000 : 1000}) {
+  std::vector<std::size_t> lengths = {1, 2, 7, 100, 1000};
+  if (options.full) lengths.push_back(10000);
+  for (const std::size_t n : lengths) {
     for (const double spread : {0.0, 1.0, 100.0}) {
       std::vector<double> drawn(n);
       for (double& l : drawn) l = -3 + spread * (2 * random.uniform(drawn_so_far++) - 1);

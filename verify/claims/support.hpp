@@ -57,8 +57,8 @@ class Worst {
     see(excess > 0 || excess != excess ? excess : Real(0), where);
   }
 
-  /// An identity at 50 and at 100 digits: identity(Real{}) gives its Sides. Either side at 50 digits and the left one at
-  /// 100 must agree with the right one at 100.
+  /// An identity at 50 and at 100 digits: identity(Real{}) gives its Sides. Either side at 50 digits and the left one
+  /// at 100 must agree with the right one at 100.
   template <class Identity, class Where>
   void see_identity(Identity identity, Where where) {
     const Sides<Real50> narrow = identity(Real50{});
@@ -148,29 +148,35 @@ inline std::vector<double> distances(bool full) {
   return {0, 1, 2, 3, 7, 10, 31, 100, 1000, 4096, 65536, 1e6, 1e7, 2147483647, 1e12, 1e15, 1e50, 1e100, 1e200, 1e300};
 }
 
-/// The integral of f over the real line, for f(z) = g(z) exp(c z - z^2/2) with |c| <= reach and g a polynomial or a
-/// cosine, by the trapezoidal rule: h sum f(k h), h = 1/4, |k h| <= reach + W.
+/// The integrals over the real line of the two parts of f(z), by the trapezoidal rule h sum f(k h). Each part is
+/// g(z) exp(c z - z^2/2), |c| <= reach, with g a polynomial, perhaps times cos(w z + b), |w| <= frequency.
 ///
-/// Error, proved: f is entire; in |Im z| <= y, |exp(c z - z^2/2)| is at most exp(y^2/2) times its value on the real
-/// line, so with y = 2 pi / h the rule is within about exp(-2 pi^2/h^2) = 1e-137 of the integral of |f| (Trefethen and
-/// Weideman 2014, Theorem 5.1). What lies beyond W from the peak at c is below exp(-W^2/2), and W is chosen such that
-/// this is 2^-(bits + 20).
+/// Error, proved, relative to the integral of |f|, for W = sqrt(2 (bits + 20) ln 2):
+/// - f is entire, and on the lines Im z = +-y at most about exp(y^2/2 + frequency y) times what it is on the real line;
+///   so the rule's error is about exp(y^2/2 + frequency y - 2 pi y/h) (Trefethen and Weideman 2014, Theorem 5.1), at
+///   best exp(-(2 pi/h - frequency)^2/2): with h <= 2 pi/(W + frequency) below 2^-(bits + 20);
+/// - what lies further than W from the peak at c is below exp(-W^2/2) = 2^-(bits + 20) as well.
 template <class Real, class F>
-Real integral_over_line(F f, double reach) {
-  constexpr double h = 0.25;
-  const double window = reach + std::sqrt(2 * (std::numeric_limits<Real>::digits + 20) * 0.6931471805599453);
-  const int n = static_cast<int>(std::ceil(window / h));
-  Real sum(0);
-  for (int k = -n; k <= n; ++k) sum += f(Real(k) * h);
-  return sum * h;
+std::array<Real, 2> integrals_over_line(F f, double reach, double frequency = 0) {
+  const double w = std::sqrt(2 * (std::numeric_limits<Real>::digits + 20) * 0.6931471805599453);
+  const double h =
+      std::exp2(std::floor(std::log2(6.283185307179586 / (w + frequency))));  // a power of two: k h is exact
+  const int n = static_cast<int>(std::ceil((reach + w) / h));
+  std::array<Real, 2> sums{};
+  for (int k = -n; k <= n; ++k) {
+    const std::array<Real, 2> values = f(Real(k) * h);
+    sums[0] += values[0];
+    sums[1] += values[1];
+  }
+  return {sums[0] * h, sums[1] * h};
 }
 
-/// sqrt(2 pi)
 template <class Real>
-Real root_two_pi() {
+const Real& root_two_pi() {
   using std::atan;
   using std::sqrt;
-  return sqrt(8 * atan(Real(1)));
+  static const Real value = sqrt(8 * atan(Real(1)));
+  return value;
 }
 
 }  // namespace siattn::verify
