@@ -12,5 +12,8 @@ target_compile_options(siattn_compile_options INTERFACE -Wall -Wextra -Wpedantic
 if(SIATTN_SANITIZE)
   target_compile_options(siattn_compile_options INTERFACE -fsanitize=${SIATTN_SANITIZE} -fno-omit-frame-pointer
                                                           -fno-sanitize-recover=all)
+  # GCC's manual: with sanitizers these two warn of what is right.
+  target_compile_options(siattn_compile_options INTERFACE
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-mismatched-new-delete>)
   target_link_options(siattn_compile_options INTERFACE -fsanitize=${SIATTN_SANITIZE})
 endif()

@@ -73,7 +73,7 @@ class CpuBackend final : public Backend {
 
   Numerics numerics(DType /*dtype*/) const noexcept override {
     // Everything is float32 between the conversions of inputs (exact) and of out (once); weights stay float32.
-    // exp2 (kernels/exp2.hpp) goes to 0 through the subnormals, but there only its absolute error is bounded, by 2^-149.
+    // exp2 (kernels/exp2.hpp) goes to 0 through the subnormals, there only its absolute error is bounded, by 2^-149.
     return {.unit_roundoff = 0x1p-24,
             .score_unit_roundoff = 0x1p-24,
             .weight_roundoff = 0,

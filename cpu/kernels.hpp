@@ -14,8 +14,8 @@ enum Element : int { kFloat32, kBfloat16, kFloat16, kElements };
 
 /// Rows of a tile, at most; whatever the instruction set, a multiple of its row block and of its lanes.
 inline constexpr int kMaxTileRows = 96;
-/// Keys of a chunk, at most, and the distance between the rows of its logits: rows of a block must not all fall into the
-/// same few cache sets.
+/// Keys of a chunk, at most, and the distance between the rows of its logits: rows of a block must not all fall into
+/// the same few cache sets.
 inline constexpr int kMaxChunk = 256;
 inline constexpr int kLogitsStride = kMaxChunk + 16;
 /// Rows of a problem small enough to be computed straight from K and V, unpacked.

@@ -300,7 +300,7 @@ TEST(BoundsOfFloat32, AreWithinAFactorOfAHundredOfWhatHappens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Bounds, ::testing::Values(DType::float32, DType::bfloat16, DType::float16),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& type) { return std::string(name_of(type.param)); });
 
 }  // namespace
 }  // namespace siattn::test

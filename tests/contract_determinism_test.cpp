@@ -37,11 +37,8 @@ class Determinism : public TargetTest {
 };
 
 TEST_P(Determinism, ThreadsChangeNoBit) {
-  const AttentionShape shapes[] = {{1, 1, 1, 1, 1000, 64, 64},  {1, 4, 2, 1, 300, 64, 64}, {1, 1, 1, 5, 1000, 16, 16},
-                                   {1, 2, 1, 130, 130, 16, 16}, {3, 3, 3, 7, 65, 9, 17},   {7, 2, 2, 1, 5000, 4, 4},
-                                   {5, 2, 1, 1, 33, 8, 8}};
-  for (const AttentionShape& shape : shapes) {
-    ProblemData data(problem(shape));
+  const auto expect_same_bits = [this](const AttentionShape& shape, const AttentionOptions& options) {
+    ProblemData data(problem(shape, options));
     data.fill_gaussian(1);
     ASSERT_TRUE(run(backend(), data, 1).ok());
     const Bits alone = bits_of(data);
@@ -49,7 +46,18 @@ TEST_P(Determinism, ThreadsChangeNoBit) {
       ASSERT_TRUE(run(backend(), data, threads).ok());
       EXPECT_EQ(bits_of(data), alone) << threads << " threads, " << text_of(data.problem());
     }
+  };
+  for (const AttentionShape& shape : {AttentionShape{1, 1, 1, 1, 1000, 64, 64},
+                                      {1, 4, 2, 1, 300, 64, 64},
+                                      {1, 1, 1, 5, 1000, 16, 16},
+                                      {1, 2, 1, 130, 130, 16, 16},
+                                      {3, 3, 3, 7, 65, 9, 17},
+                                      {7, 2, 2, 1, 5000, 4, 4}}) {
+    expect_same_bits(shape, {});
   }
+  // Queries enough to be cut differently for each number of threads, and windows that begin anywhere in a tile of keys.
+  expect_same_bits({1, 1, 1, 700, 700, 8, 8}, {.window = 300});
+  expect_same_bits({1, 2, 1, 400, 700, 8, 8}, {.mask = Mask::bidirectional, .window = 100});
 }
 
 TEST_P(Determinism, ThirtyRunsGiveTheSameBits) {

@@ -171,6 +171,15 @@ TEST_P(Masks, SinksAreTheFirstKeysUntransformed) {
   }
 }
 
+/// More of them than a tile of keys holds, or than are computed in one piece.
+TEST_P(Masks, ManySinks) {
+  for (const std::int64_t sinks : {200, 257, 300, 1100}) {
+    for (const std::int64_t queries : {1, 12}) {
+      EXPECT_TRUE(right(backend(), problem({1, 1, 1, queries, 1300, 4, 4}, {.n_sink = sinks})));
+    }
+  }
+}
+
 TEST_P(Masks, ApplyToSinksAsToEveryKey) {
   for (const Mask mask : {Mask::causal, Mask::bidirectional}) {
     for (const std::int64_t window : {1, 10, 30}) {

@@ -17,6 +17,13 @@ TEST_P(Shapes, PrefillOfEveryLength) {
   }
 }
 
+/// Queries and keys in several tiles each, the last of them not full.
+TEST_P(Shapes, PrefillOfSeveralTiles) {
+  for (const auto& [queries, keys] : {std::pair{300, 300}, {20, 520}, {200, 600}, {600, 200}}) {
+    EXPECT_TRUE(right(backend(), problem({.query_len = queries, .kv_len = keys, .head_dim = 8, .value_dim = 8})));
+  }
+}
+
 TEST_P(Shapes, OneQueryBeforeEveryNumberOfKeys) {
   for (const std::int64_t n : kLengths) {
     EXPECT_TRUE(

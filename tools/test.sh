@@ -8,19 +8,21 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/setup.sh --test
 
-build_and_test() {  # PRESET CTEST_ARGUMENTS...
-  local preset=$1
-  shift
+build_and_test() {  # PRESET TARGET CTEST_ARGUMENTS...
+  local preset=$1 target=$2
+  shift 2
   mkdir -p "build/$preset"
   local log=build/$preset/configure.log
   cmake --preset "$preset" -DSIATTN_BUILD_TESTS=ON >"$log" 2>&1 || { cat "$log" >&2; return 1; }
-  cmake --build --preset "$preset" -j "$(nproc)"
+  cmake --build --preset "$preset" --target "$target" -j "$(nproc)"
   ctest --preset "$preset" -j "$(nproc)" "$@"
 }
 
 if (($#)); then
-  build_and_test "$@"
+  preset=$1
+  shift
+  build_and_test "$preset" all "$@"
 else
-  build_and_test asan-ubsan -L fast
-  build_and_test release
+  build_and_test asan-ubsan fast_tests -L fast
+  build_and_test release all
 fi

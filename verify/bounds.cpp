@@ -12,8 +12,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// g_k of Higham; infinite when k u reaches 1.
 double gamma(double k, double u) { return k * u < 1 ? k * u / (1 - k * u) : kInfinity; }
 
-/// Half the least subnormal of the arithmetic, float32 or float64: what a result that underflows may be off by.
-double underflow(double u) { return u > 0x1p-40 ? 0x1p-150 : 0x1p-1075; }
+/// Half the least subnormal of the arithmetic, float32 (or the least, float64): what a result that underflows may be off by.
+double underflow(double u) { return u > 0x1p-40 ? 0x1p-150 : 0x1p-1074; }
 
 /// 0 times infinity is 0 here: a term that is absent has no error, whatever its factor.
 double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }

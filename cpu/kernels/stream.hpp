@@ -13,7 +13,7 @@
 namespace siattn::cpu {
 namespace {
 
-/// How far ahead, in elements, to ask for rows of K or V: by hand, since the processor's own prefetcher starts anew with
+/// How far ahead, in elements, to ask for rows of K or V: by hand, as the processor's own prefetcher starts anew with
 /// each chunk. Addresses past the end of the tensor do no harm.
 template <class T>
 SIATTN_INLINE std::int64_t reach(std::int64_t stride, std::int64_t dim) {

@@ -41,8 +41,9 @@
 /// Masks. Causal: t >= 0. Bidirectional: every key, distance |t|. A window w keeps distances t < w. kv_lengths and
 ///   query_lengths end each sequence of a batch early. A masked key has weight exactly 0 and is never read into a
 ///   product: NaN or infinity behind a mask does not leak.
-/// Rows that see no key give out = 0 and lse = -infinity.
-/// NaN in a visible input gives NaN in exactly the rows that see it, in out and in lse.
+/// Rows that see no key, or none whose logit is above -infinity, give out = 0 and lse = -infinity.
+/// NaN in a visible query or key gives NaN in out and lse of exactly the rows that see it; NaN in a visible value, in
+///   that channel of out of exactly those rows.
 /// Sinks. The first n_sink keys may be left untransformed (L = S): the theory excludes the attention sink (App. J).
 ///   Masks apply to them as to every key.
 /// Agreement. Prefill, chunked prefill and token-by-token decoding agree; grouped heads equal repeated kv heads. All
