@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
-#include <cmath>
-#include <exception>
 #include <new>
 #include <thread>
 
@@ -13,6 +11,7 @@
 #include "dispatch/message.hpp"
 #include "dispatch/tables.hpp"
 #include "dispatch/validate.hpp"
+#include "reference/equations.hpp"
 
 namespace siattn {
 namespace {
@@ -24,8 +23,8 @@ T guarded(Body&& body) noexcept {
     return body();
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::out_of_memory, "out of memory");
-  } catch (const std::exception& error) {
-    return Status(StatusCode::internal, error.what());
+  } catch (...) {
+    return Status(StatusCode::internal, "unexpected");  // short enough to need no memory
   }
 }
 
@@ -49,7 +48,7 @@ Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem&
   prepared->dtype = problem.dtype;
   prepared->options = problem.options;
   prepared->softmax_scale =
-      problem.options.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(problem.shape.head_dim)));
+      problem.options.softmax_scale.value_or(reference::default_softmax_scale<double>(problem.shape.head_dim));
   prepared->options.softmax_scale = prepared->softmax_scale;
   prepared->threads = threads > 0 ? threads : backend.default_threads();
   if (backend.uses_tables()) {

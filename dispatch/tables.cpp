@@ -13,6 +13,12 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
+/// How many keys one query can see.
+std::int64_t most_visible_keys(const AttentionShape& shape, const AttentionOptions& options) {
+  if (!options.window || *options.window >= shape.kv_len) return shape.kv_len;
+  return std::min(shape.kv_len, options.mask == Mask::causal ? *options.window : 2 * *options.window - 1);
+}
+
 class Compiler {
  public:
   Compiler(const PreparedAttention& problem, LogBase base)
@@ -25,20 +31,17 @@ class Compiler {
     const DistanceRange range = visible_distances(problem.shape, problem.options);
     tables_.t_min = range.first;
     tables_.t_max = range.last;
-    tables_.row_factor_count = depends_.has_row_factor ? problem.shape.kv_len + 1 : 0;
+    if (depends_.has_row_factor) tables_.row_factor_count = most_visible_keys(problem.shape, problem.options) + 1;
   }
 
   Result<LogitTables> compile() {
-    tables_.sink_scale = static_cast<float>(softmax_scale_ * fold_);
+    tables_.sink_scale = rounded(softmax_scale_ * fold_, "softmax_scale", 0);
     fill_by_distance(tables_.scales, tables_.scales_per_head = depends_.scale, [this](std::int64_t h, std::int64_t t) {
       return transform_.scale(h, t) * softmax_scale_ * fold_;
     });
     fill_by_distance(tables_.shifts, tables_.shifts_per_head = depends_.shift,
                      [this](std::int64_t h, std::int64_t t) { return transform_.shift(h, t) * fold_; });
     fill_row_factors();
-    if (!std::isfinite(tables_.sink_scale)) {
-      return Status::invalid(text("softmax_scale = ", softmax_scale_, ": float32 tables cannot hold it"));
-    }
     if (!bad_.empty()) return Status::invalid(bad_);
     return std::move(tables_);
   }
@@ -53,7 +56,9 @@ class Compiler {
     for (std::int64_t h = 0; h < heads; ++h) {
       float* row = table.data() + h * entries + LogitTables::padding;
       for (std::int64_t t = tables_.t_max; t >= tables_.t_min; --t) {
-        row[tables_.t_max - t] = rounded(entry(h, std::abs(t)), is_shift ? "shift m_t" : "scale a_t", std::abs(t));
+        const double value = entry(h, std::abs(t));
+        row[tables_.t_max - t] =
+            is_shift ? finite(value, "shift m_t", std::abs(t)) : rounded(value, "scale a_t", std::abs(t));
       }
     }
   }
@@ -71,13 +76,24 @@ class Compiler {
     }
   }
 
-  float rounded(double value, const char* what, std::int64_t index) {
+  /// A shift counts by its absolute error: one that underflows may do so.
+  float finite(double value, const char* what, std::int64_t index) {
     const auto result = static_cast<float>(value);
-    if (!std::isfinite(result) && bad_.empty()) {
-      bad_ = text("the transform's ", what, " at ", index, " is ", value, " (softmax_scale = ", softmax_scale_,
-                  "): float32 tables cannot hold it");
-    }
+    if (!std::isfinite(result)) refuse(value, what, index);
     return result;
+  }
+
+  /// A factor counts by its relative error, which a subnormal would not keep.
+  float rounded(double value, const char* what, std::int64_t index) {
+    const float result = finite(value, what, index);
+    if (value != 0 && std::abs(result) < std::numeric_limits<float>::min()) refuse(value, what, index);
+    return result;
+  }
+
+  void refuse(double value, const char* what, std::int64_t index) {
+    if (!bad_.empty()) return;
+    bad_ = text("the transform's ", what, " at ", index, " is ", value, " with softmax_scale = ", softmax_scale_,
+                ": float32 tables hold 1.2e-38 .. 3.4e38 and 0");
   }
 
   reference::Transform<double> transform_;

@@ -32,6 +32,23 @@ Status validate_shape(const AttentionShape& s) {
   if (s.query_heads % s.kv_heads != 0) {
     return Status::invalid(text("query_heads = ", s.query_heads, " is not a multiple of kv_heads = ", s.kv_heads));
   }
+  // Offsets are computed in 64 bits: no tensor, dense, may reach 2^60 elements.
+  struct Product {
+    const char* name;
+    std::int64_t factors[4];
+  };
+  for (const Product& p : {Product{"query", {s.batch, s.query_heads, s.query_len, s.head_dim}},
+                           Product{"key", {s.batch, s.kv_heads, s.kv_len, s.head_dim}},
+                           Product{"value", {s.batch, s.kv_heads, s.kv_len, s.value_dim}},
+                           Product{"out", {s.batch, s.query_heads, s.query_len, s.value_dim}},
+                           Product{"tables", {1, 1, s.query_heads, s.query_len + s.kv_len}}}) {
+    double elements = 1;
+    for (const std::int64_t factor : p.factors) elements *= static_cast<double>(factor);
+    if (elements >= 0x1p60) {
+      return Status::invalid(text(p.name, " would have ", p.factors[0], " x ", p.factors[1], " x ", p.factors[2], " x ",
+                                  p.factors[3], " elements: expected fewer than 2^60"));
+    }
+  }
   return {};
 }
 
@@ -158,7 +175,8 @@ Status find_extent(Operand& operand) {
 /// strides: sorted by stride, each axis steps over all that lies within.
 bool overlaps_itself(const TensorView& x) {
   std::array<int, 4> axes{0, 1, 2, 3};
-  const auto stride = [&x](int axis) { return std::abs(x.strides[axis]); };
+  // The stride of an axis of extent 1 is never used, whatever it holds.
+  const auto stride = [&x](int axis) { return x.shape[axis] == 1 ? 0 : std::abs(x.strides[axis]); };
   std::sort(axes.begin(), axes.end(), [&](int a, int b) { return stride(a) < stride(b); });
   std::int64_t inner = 0;  // distance between the first and the last element of the axes so far
   for (const int axis : axes) {

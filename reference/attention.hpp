@@ -77,11 +77,11 @@ struct Row {
 template <class Real>
 void row_logits(const AttentionShape& shape, const AttentionOptions& options, const Transform<Real>& transform,
                 const AttentionTensors& tensors, std::int64_t b, std::int64_t h, std::int64_t i, Row<Real>& row) {
-  using std::isnan, std::sqrt;
+  using std::isnan;
   const Sequence s = sequence(shape, options, tensors, b);
   const std::int64_t g = h / (shape.query_heads / shape.kv_heads);
   const Real softmax_scale =
-      options.softmax_scale ? Real(*options.softmax_scale) : Real(1) / sqrt(Real(shape.head_dim));
+      options.softmax_scale ? Real(*options.softmax_scale) : default_softmax_scale<Real>(shape.head_dim);
 
   row.n_visible = 0;
   for (std::int64_t j = 0; j < shape.kv_len; ++j) row.n_visible += visible(s, options, i, j) ? 1 : 0;
@@ -97,8 +97,9 @@ void row_logits(const AttentionShape& shape, const AttentionOptions& options, co
     }
     row.scores[j] = softmax_scale * dot;
     const std::int64_t t = std::abs(s.query_offset + i - j);
-    row.logits[j] =
-        j < options.n_sink ? row.scores[j] : row_factor * transform.scale(h, t) * row.scores[j] + transform.shift(h, t);
+    row.logits[j] = j < options.n_sink
+                        ? row.scores[j]
+                        : logit<Real>(row_factor * transform.scale(h, t), row.scores[j], transform.shift(h, t));
     // A NaN, once taken, stays: no later comparison with it is true.
     if (isnan(row.logits[j]) || row.logits[j] > row.max) row.max = row.logits[j];
   }

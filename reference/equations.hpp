@@ -248,7 +248,7 @@ template <class Real>
 Real alibi_slope(int h, int heads) {
   using std::pow;
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(heads)));
-  const Real exponent = h < power ? Real(8 * (h + 1)) / power : Real(8 * (2 * (h - power) + 1)) / (2 * power);
+  const Real exponent = h < power ? 8 * (Real(h) + 1) / power : 4 * (2 * Real(h - power) + 1) / power;
   return pow(Real(2), -exponent);
 }
 

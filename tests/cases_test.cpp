@@ -55,6 +55,19 @@ TEST_P(Cases, WindowOfTwoIsTheQueryAndTheKeyBefore) {
   }
 }
 
+/// Elsewhere: the oldest key lost at one of them.
+TEST_P(Cases, WindowsAsLongAsTheSequence) {
+  for (const std::int64_t queries : {1, 257}) {
+    const auto bits = [&](std::optional<std::int64_t> window) {
+      ProblemData data = h_inputs({1, 1, 1, queries, 257, 8, 8}, {.window = window});
+      EXPECT_TRUE(right(backend(), data));
+      return bits_of(data);
+    };
+    EXPECT_EQ(bits(257), bits(std::nullopt));
+    EXPECT_NE(bits(256), bits(std::nullopt));
+  }
+}
+
 /// Elsewhere: NaN everywhere.
 TEST_P(Cases, NanInKeyThreeStaysInRowsThreeAndFour) {
   for (const double poison : {std::nan(""), kInfinity}) {

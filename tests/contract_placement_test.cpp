@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract, "Shapes": strides are free but for the innermost, any alignment; and "Determinism": neither changes a bit.
+#include <sys/mman.h>
+
+#include <cstring>
+
 #include "tests/support.hpp"
 #include "verify/random.hpp"
 
@@ -119,6 +123,60 @@ TEST_P(PlacementOf, InputsMayShareMemory) {
   tensors.key = tensors.value = tensors.query;
   ASSERT_TRUE(run(backend(), data.problem(), tensors).ok());
   EXPECT_TRUE(verify::compare_with_reference(data.problem(), tensors, backend().numerics(dtype())).good());
+}
+
+/// Memory that is reserved but for the pages that are touched; empty where the system grants none.
+class Reserved {
+ public:
+  explicit Reserved(std::size_t bytes) : bytes_(bytes) {
+    void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED) data_ = static_cast<std::byte*>(at);
+  }
+  ~Reserved() {
+    if (data_ != nullptr) munmap(data_, bytes_);
+  }
+  Reserved(const Reserved&) = delete;
+  Reserved& operator=(const Reserved&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+/// The last element of each tensor lies more than 2^31 elements behind its first, along one axis at a time.
+TEST_P(PlacementOf, OffsetsMayExceed32Bits) {
+  const std::size_t bytes = ((std::size_t{1} << 31) + (1 << 20)) * size_of(dtype());
+  const Reserved inputs(bytes), outputs(bytes);
+  if (inputs.data() == nullptr || outputs.data() == nullptr)
+    GTEST_SKIP() << "no " << bytes << " bytes of address space";
+  for (const std::int64_t heads : {2, 10}) {  // one query head for each kv head, or five: two ways through the backend
+    for (const int axis : {0, 1, 2}) {
+      ProblemData data(problem({2, heads, 2, 2, 3, 8, 8}));
+      data.fill_gaussian(1);
+      data.clear_outputs();
+      AttentionTensors tensors = data.tensors();
+      const auto spread = [&](auto& view, std::byte* at) {
+        const auto dense = view;
+        view.data = at;
+        view.strides[axis] = (std::int64_t{1} << 31) / (view.shape[axis] - 1) + 64;
+        for (std::int64_t r = 0; r < view.shape[0] * view.shape[1] * view.shape[2]; ++r) {
+          const std::int64_t b = r / view.shape[2] / view.shape[1], h = r / view.shape[2] % view.shape[1];
+          const auto size = static_cast<std::int64_t>(size_of(view.dtype));
+          std::memcpy(at + row_offset(view, b, h, r % view.shape[2]) * size,
+                      static_cast<const std::byte*>(dense.data) + row_offset(dense, b, h, r % view.shape[2]) * size,
+                      static_cast<std::size_t>(view.shape[3] * size));
+        }
+      };
+      spread(tensors.query, inputs.data());
+      spread(tensors.key, inputs.data() + (1 << 15));
+      spread(tensors.value, inputs.data() + (1 << 16));
+      spread(tensors.out, outputs.data());
+      ASSERT_TRUE(run(backend(), data.problem(), tensors).ok());
+      const auto comparison = verify::compare_with_reference(data.problem(), tensors, backend().numerics(dtype()));
+      EXPECT_TRUE(comparison.good()) << comparison.first_failure;
+    }
+  }
 }
 
 /// Strides of axes with one element, and of tensors with none, mean nothing.

@@ -16,9 +16,6 @@
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 namespace {
 
@@ -128,6 +125,20 @@ TEST_P(State, OnePlanServesSeveralThreadsAtOnce) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(good, (std::array<int, 4>{5, 5, 5, 5})) << text_of(example.data.problem());
   }
+}
+
+TEST(Plans, AreMadeBySeveralThreadsAtOnce) {
+  std::atomic<int> good{0};
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 4; ++k) {
+    threads.emplace_back([&good] {
+      ProblemData data({kShapes[1], DType::float32, {}});
+      data.fill_gaussian(1);
+      if (attention(data.tensors())) ++good;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(good, 4);
 }
 
 /// The wait is bounded: a child that inherits locks or a thread pool without its threads would hang for ever.

@@ -44,6 +44,18 @@ class Environment : public ::testing::Test {
   ScopedVariable isa_{"SIATTN_MAX_CPU_ISA", nullptr};
 };
 
+TEST_F(Environment, BackendsHaveNamesOfTheirOwnAndSayWhatTheyAre) {
+  std::set<std::string_view> names;
+  for (const Backend* backend : backends()) {
+    EXPECT_TRUE(names.insert(backend->name()).second) << backend->name();
+    EXPECT_NE(backend->description(), "");
+    EXPECT_GE(backend->default_threads(), 1);
+    const Status status = backend->available();
+    EXPECT_EQ(status.ok(), status.message().empty()) << backend->name();  // one that is not here says why
+  }
+  EXPECT_TRUE(names.contains("reference"));
+}
+
 TEST_F(Environment, WithoutItTheBestAvailableBackendIsChosen) {
   for (const Backend* backend : backends()) {
     if (!backend->available() || !backend->supports(small_problem())) continue;

@@ -75,10 +75,29 @@ TEST_F(Errors, ExtentsOutsideTheirRange) {
 
 TEST_F(Errors, ExtentsUpToTheirLimitAreFine) {
   AttentionProblem problem = good_problem();
-  problem.shape = {kLastPosition, 1, 1, 4, kLastPosition, 1, 1};
+  problem.shape = {1 << 28, 1, 1, 4, kLastPosition, 1, 1};
   problem.options.window = 10;  // few distances occur, so the tables are small
   const auto plan = AttentionPlan::create(problem);
   EXPECT_TRUE(plan.ok()) << plan.status().message();
+}
+
+TEST_F(Errors, TensorsThatNoAddressSpaceHolds) {
+  expect_invalid_problem([](auto& p) { p.shape = {kLastPosition, 1, 1, 1, kLastPosition, 1, 1}; },
+                         {"key would have 2147483647 x 1 x 2147483647 x 1 elements"});
+  expect_invalid_problem([](auto& p) { p.shape = {kLastPosition, 8, 8, kLastPosition, 1, 512, 512}; },
+                         {"query would have 2147483647 x 8 x 2147483647 x 512 elements"});
+}
+
+TEST_F(Errors, FactorsThatFloat32TablesCannotHold) {
+  for (const double scale : {1e39, 1e-39}) {
+    AttentionProblem problem = good_problem();
+    problem.options.softmax_scale = scale;
+    const auto plan = AttentionPlan::create(problem, {.backend = "cpu"});
+    ASSERT_FALSE(plan.ok());
+    EXPECT_EQ(plan.status().code(), StatusCode::invalid_argument);
+    EXPECT_NE(plan.status().message().find("softmax_scale"), std::string::npos) << plan.status().message();
+    EXPECT_TRUE(AttentionPlan::create(problem, {.backend = "reference"}).ok());
+  }
 }
 
 TEST_F(Errors, QueryHeadsThatAreNoMultipleOfKvHeads) {

@@ -25,7 +25,11 @@
 #include "verify/compare.hpp"
 #include "verify/problem_data.hpp"
 
-extern "C" void omp_set_num_threads(int);  // by this declaration, also where tests are compiled without OpenMP
+#ifdef _OPENMP
+#include <omp.h>
+#else
+extern "C" void omp_set_num_threads(int);  // the library brings it, also where tests are compiled without OpenMP
+#endif
 
 namespace siattn::test {
 

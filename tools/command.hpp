@@ -28,6 +28,10 @@ T require(Result<T> result) {
   return *std::move(result);
 }
 
+/// Gives every option of the application's subcommands a check that its values are whole: not empty, and where a number
+/// is wanted, a decimal number that its type can hold. (CLI11 takes "" and "0x10" and lets 1e-5000 pass as 0.)
+void check_values_strictly(CLI::App& app);
+
 /// Each adds one subcommand to the application; its callback sets the exit status.
 void add_info(CLI::App& app, int& exit_status);
 void add_table(CLI::App& app, int& exit_status);

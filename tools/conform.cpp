@@ -29,8 +29,8 @@ int run_conform(const ConformArguments& arguments) {
       });
   progress.clear();
   if (runs.empty()) {
-    throw Failure(fmt::format("no case of backend '{}', dtype '{}' begins with '{}'", arguments.options.backend,
-                              arguments.options.dtype, arguments.options.only));
+    throw Failure(fmt::format("--case {}: no such case{}{}", arguments.options.only,
+                              arguments.options.dtype.empty() ? "" : " with --dtype ", arguments.options.dtype));
   }
 
   const verify::ReportHeader header{"conformance",

@@ -54,6 +54,10 @@ void print_text(const std::vector<std::string>& names, const std::vector<verify:
   row("all",
       [](const verify::DecadeTable& table) { return fmt::format("{:>10.2f} %  {:>7.2f} nats", 100.0, table.entropy); });
 
+  if (tables.front().skipped > 0) {
+    fmt::print("\n{} of {} rows left out: NaN or infinity among their logits\n", tables.front().skipped,
+               tables.front().skipped + tables.front().rows);
+  }
   const auto& heads = tables.front().base_logits;
   const auto [low_mean, high_mean] =
       std::minmax_element(heads.begin(), heads.end(), [](auto& a, auto& b) { return a.mean < b.mean; });
@@ -80,6 +84,7 @@ void print_json(const std::vector<std::string>& names, const std::vector<verify:
     }
     document.push_back({{"transform", names[k]},
                         {"rows", tables[k].rows},
+                        {"rows_left_out", tables[k].skipped},
                         {"sink_mass", tables[k].sink_mass},
                         {"entropy", tables[k].entropy},
                         {"decades", decades},
@@ -89,12 +94,19 @@ void print_json(const std::vector<std::string>& names, const std::vector<verify:
 }
 
 void run_decades(const DecadesArguments& arguments) {
-  io::Tensor query = require(io::load(arguments.query));
-  io::Tensor key = require(io::load(arguments.key));
-  arguments.encoding.encode(query, key, arguments.problem.layout(), arguments.problem.options().front().query_offset);
+  if (arguments.last_queries < 0)
+    throw Failure(fmt::format("--last-queries = {}: expected at least 1", arguments.last_queries));
+  const io::Layout layout = arguments.problem.layout();
+  const std::vector<AttentionOptions> options_by_transform = arguments.problem.options();
+  // Everything here is computed in float64.
+  io::Tensor query = require(io::convert(require(io::load(arguments.query)), DType::float64));
+  io::Tensor key = require(io::convert(require(io::load(arguments.key)), DType::float64));
   AttentionTensors tensors;
-  tensors.query = require(io::as_4d(std::as_const(query), arguments.problem.layout()));
-  tensors.key = require(io::as_4d(std::as_const(key), arguments.problem.layout()));
+  tensors.query = view_of(query, "--query", layout);
+  tensors.key = view_of(key, "--key", layout);
+  if (arguments.encoding.rotates()) {
+    arguments.encoding.encode(query, key, layout, options_by_transform.front().query_offset);
+  }
   tensors.value = tensors.key;  // nothing is asked about the values
   if (tensors.query.shape[0] != tensors.key.shape[0] || tensors.query.shape[3] != tensors.key.shape[3]) {
     throw Failure(fmt::format("--query and --key differ in batch ({}, {}) or head_dim ({}, {})", tensors.query.shape[0],
@@ -103,7 +115,7 @@ void run_decades(const DecadesArguments& arguments) {
   const std::int64_t query_len = tensors.query.shape[2];
   const std::int64_t wanted = arguments.last_queries > 0 ? arguments.last_queries : query_len;
   std::vector<verify::DecadeTable> tables;
-  for (const AttentionOptions& options : arguments.problem.options()) {
+  for (const AttentionOptions& options : options_by_transform) {
     const AttentionProblem problem = problem_of(tensors, options);
     require(dispatch::validate_problem(problem));
     tables.push_back(verify::attention_by_decade(problem, tensors, std::max<std::int64_t>(query_len - wanted, 0)));
@@ -111,7 +123,7 @@ void run_decades(const DecadesArguments& arguments) {
   }
   const auto& names = arguments.problem.transform_names();
   if (arguments.json) return print_json(names, tables);
-  print_text(names, tables, arguments.problem.options().front().n_sink);
+  print_text(names, tables, options_by_transform.front().n_sink);
 }
 
 }  // namespace
@@ -122,8 +134,7 @@ void add_decades(CLI::App& app, int& /*exit_status*/) {
   const auto arguments = std::make_shared<DecadesArguments>();
   command->add_option("--query", arguments->query, "[batch, heads, len, dim], .npy or .safetensors:NAME")->required();
   command->add_option("--key", arguments->key, "as --query, with kv_heads dividing heads")->required();
-  command->add_option("--last-queries", arguments->last_queries, "average over so many queries at the end [all]")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--last-queries", arguments->last_queries, "average over so many queries at the end [all]");
   command->add_flag("--json", arguments->json, "machine-readable output");
   arguments->problem.add_to(*command, true);
   arguments->encoding.add_to(*command);

@@ -88,10 +88,13 @@ PositionEncoding EncodingArguments::encoding() const {
   return NoEncoding{};
 }
 
+bool EncodingArguments::rotates() const {
+  refuse_strangers();
+  return name_ != "none";
+}
+
 void EncodingArguments::encode(io::Tensor& query, io::Tensor& key, io::Layout layout,
                                std::optional<std::int64_t> query_offset) const {
-  refuse_strangers();
-  if (name_ == "none") return;
   const auto query_view = require(io::as_4d(query, layout));
   const auto key_view = require(io::as_4d(key, layout));
   const std::int64_t kv_len = key_view.shape[2];

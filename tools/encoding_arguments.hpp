@@ -18,8 +18,10 @@ class EncodingArguments {
  public:
   void add_to(CLI::App& command);
 
-  /// Rotates query (from position query_offset on; absent: kv_len - query_len) and key (from 0 on) in place. Fails where
-  /// an option is given that the encoding does not have.
+  /// Whether there is anything to do. Fails where an option is given that the encoding does not have.
+  bool rotates() const;
+
+  /// Rotates query (from position query_offset on; absent: kv_len - query_len) and key (from 0 on) in place.
   void encode(io::Tensor& query, io::Tensor& key, io::Layout layout, std::optional<std::int64_t> query_offset) const;
 
  private:

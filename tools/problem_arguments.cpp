@@ -93,6 +93,12 @@ std::vector<AttentionOptions> ProblemArguments::options() const {
   return result;
 }
 
+TensorView view_of(const io::Tensor& tensor, const char* option, io::Layout layout) {
+  const auto view = io::as_4d(tensor, layout);
+  if (!view) throw Failure(fmt::format("{}: {}", option, view.status().message()));
+  return *view;
+}
+
 DType dtype_from(const std::string& name) {
   for (const DType dtype : {DType::bfloat16, DType::float16, DType::float64}) {
     if (name == name_of(dtype)) return dtype;

@@ -36,6 +36,9 @@ class ProblemArguments {
   std::string layout_ = "bhsd";
 };
 
+/// The tensor as [batch, heads, len, dim]; the failure names the option.
+TensorView view_of(const io::Tensor& tensor, const char* option, io::Layout layout);
+
 /// "f32" and so on; checked by the command line.
 DType dtype_from(const std::string& name);
 

@@ -44,10 +44,10 @@ title "3. The claims of the paper: figures, verdicts, and a planted mistake that
 "$siattn" verify --quick
 
 title "Next"
-cat <<TEXT
-  tools/test.sh                       the tests, also under the address and undefined-behaviour sanitizers
-  $siattn info          backends on this machine, and why each was or was not chosen
-  $siattn run --help    attention on your own .npy or .safetensors files
-  $siattn decades --help   where your model's attention falls, for any of the transforms
-  README.md                           how to link the library, and where everything lives
-TEXT
+row() { printf '  %-38s %s\n' "$@"; }
+row tools/test.sh "the tests, the fast ones also under the address and undefined-behaviour sanitizers"
+row "$siattn info" "backends on this machine, and why each was or was not chosen"
+row "$siattn conform --quick" "every backend against the reference, within the error bound"
+row "$siattn run --help" "attention on your own .npy or .safetensors files"
+row "$siattn decades --help" "where your model's attention falls, for any of the transforms"
+row README.md "how to link the library, and where everything lives"

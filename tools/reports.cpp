@@ -20,19 +20,31 @@ void ReportArguments::add_to(CLI::App& command) {
 }
 
 ReportFiles::ReportFiles(const ReportArguments& arguments) {
-  if (!arguments.folder.empty()) {
-    if (::mkdir(arguments.folder.c_str(), 0777) != 0 && errno != EEXIST) {
-      throw Failure(fmt::format("--report {}: cannot make the folder: {}", arguments.folder, std::strerror(errno)));
-    }
-    reserve(arguments.folder + "/report.txt", Kind::text);
-    reserve(arguments.folder + "/report.json", Kind::json);
-    reserve(arguments.folder + "/junit.xml", Kind::junit);
-  }
+  // Without the folder first: what this throws needs no cleaning up.
   if (!arguments.junit.empty()) reserve(arguments.junit, Kind::junit);
+  if (arguments.folder.empty()) return;
+  if (::mkdir(arguments.folder.c_str(), 0777) == 0) {
+    made_folder_ = arguments.folder;
+  } else if (errno != EEXIST) {
+    throw Failure(fmt::format("--report {}: cannot make the folder: {}", arguments.folder, std::strerror(errno)));
+  }
+  reserve(arguments.folder + "/report.txt", Kind::text);
+  reserve(arguments.folder + "/report.json", Kind::json);
+  reserve(arguments.folder + "/junit.xml", Kind::junit);
+}
+
+ReportFiles::~ReportFiles() {
+  files_.clear();
+  if (!made_folder_.empty()) ::rmdir(made_folder_.c_str());  // refused where the reports are in it
 }
 
 void ReportFiles::reserve(const std::string& path, Kind kind) {
   files_.push_back(require(io::AtomicFile::create(path)));
+  for (std::size_t k = 0; k + 1 < files_.size(); ++k) {
+    if (!files_[k].writes_through() && files_[k].target() == files_.back().target()) {
+      throw Failure(fmt::format("{}: two reports cannot be one file", path));
+    }
+  }
   kinds_.push_back(kind);
 }
 

@@ -26,6 +26,10 @@ struct ReportArguments {
 class ReportFiles {
  public:
   explicit ReportFiles(const ReportArguments& arguments);
+  /// Takes away a folder that was made for reports that were not written.
+  ~ReportFiles();
+  ReportFiles(const ReportFiles&) = delete;
+  ReportFiles& operator=(const ReportFiles&) = delete;
 
   /// `text` goes into report.txt.
   void write(const std::string& text, const verify::ReportHeader& header, std::span<const verify::CheckResult> results);
@@ -34,6 +38,7 @@ class ReportFiles {
   enum class Kind { text, json, junit };
   void reserve(const std::string& path, Kind kind);
 
+  std::string made_folder_;
   std::vector<io::AtomicFile> files_;
   std::vector<Kind> kinds_;
 };

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -30,12 +33,6 @@ struct RunArguments {
 
 io::Tensor as_type(io::Tensor tensor, DType dtype) {
   return tensor.dtype() == dtype ? std::move(tensor) : require(io::convert(tensor, dtype));
-}
-
-TensorView view_of(const io::Tensor& tensor, const std::string& option, io::Layout layout) {
-  auto view = io::as_4d(tensor, layout);
-  if (!view) throw Failure(option + ": " + view.status().message());
-  return *view;
 }
 
 /// [batch, query_heads, query_len, kv_len] with as many axes as the query file had; float32, from the reference in
@@ -67,6 +64,11 @@ io::Shape lse_shape(const AttentionShape& s, std::size_t rank) {
   return shape;
 }
 
+/// JSON has no infinity.
+nlohmann::ordered_json finite_or_text(double x) {
+  return std::isfinite(x) ? nlohmann::ordered_json(x) : nlohmann::ordered_json("inf");
+}
+
 void report(const RunArguments& arguments, const AttentionPlan& plan, double seconds,
             const verify::Comparison* comparison) {
   const AttentionShape& s = plan.prepared().shape;
@@ -86,8 +88,9 @@ void report(const RunArguments& arguments, const AttentionPlan& plan, double sec
     if (comparison != nullptr) {
       document["check"] = {{"good", comparison->good()},
                            {"elements", comparison->elements},
+                           {"unpromised", comparison->unpromised},
                            {"failures", comparison->failures},
-                           {"worst_error_over_bound", comparison->worst_ratio},
+                           {"worst_error_over_bound", finite_or_text(comparison->worst_ratio)},
                            {"first_failure", comparison->first_failure}};
     }
     fmt::print("{}\n", document.dump(2));
@@ -98,10 +101,27 @@ void report(const RunArguments& arguments, const AttentionPlan& plan, double sec
              plan.prepared().threads == 1 ? "" : "s", s.batch, s.query_heads, s.kv_heads, s.query_len, s.kv_len,
              s.head_dim, 1e3 * seconds);
   if (comparison == nullptr) return;
-  fmt::print("against the float64 reference: largest error {:.3f} of the bound, at [{}], {} elements, {} beyond it\n",
-             comparison->worst_ratio, fmt::join(comparison->worst_at, ", "), comparison->elements,
-             comparison->failures);
+  fmt::print("against the float64 reference: largest error {:.3f} of the bound, at {}; {} of {} elements beyond it\n",
+             comparison->worst_ratio, verify::element_name(comparison->worst_at), comparison->failures,
+             comparison->elements);
+  if (comparison->unpromised > 0) {
+    fmt::print("{} elements were not compared: float32 overflows on the way to them\n", comparison->unpromised);
+  }
+  if (plan.backend().name() == "reference")
+    fmt::print("(this is the reference against itself: it shows nothing new)\n");
   if (!comparison->good()) fmt::print("{}\n", comparison->first_failure);
+}
+
+/// An output replaces the file of its name, and with it every other tensor there.
+void refuse_input_as_output(const RunArguments& arguments, const char* option, const std::string& spec) {
+  const std::string path = require(io::parse_location(spec)).path;
+  for (const auto& [input, input_spec] : {std::pair{"--query", arguments.query}, std::pair{"--key", arguments.key},
+                                          std::pair{"--value", arguments.value}}) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(path, require(io::parse_location(input_spec)).path, ignored)) {
+      throw Failure(fmt::format("{} {}: this is the file of {}, which it would replace", option, spec, input));
+    }
+  }
 }
 
 int run_attention(const RunArguments& arguments) {
@@ -110,7 +130,12 @@ int run_attention(const RunArguments& arguments) {
   io::Tensor key = require(io::load(arguments.key));
   const io::Layout layout = arguments.problem.layout();
   const AttentionOptions options = arguments.problem.options().front();
-  arguments.encoding.encode(query, key, layout, options.query_offset);
+  if (arguments.encoding.rotates()) {
+    // In float64, so that the only rounding is the one to the type of the computation.
+    query = as_type(std::move(query), DType::float64);
+    key = as_type(std::move(key), DType::float64);
+    arguments.encoding.encode(query, key, layout, options.query_offset);
+  }
   query = as_type(std::move(query), dtype);
   key = as_type(std::move(key), dtype);
   const io::Tensor value = as_type(require(io::load(arguments.value)), dtype);
@@ -131,17 +156,17 @@ int run_attention(const RunArguments& arguments) {
 
   // Reserved before the work, so that a folder that takes no file is found out first.
   io::OutputSet outputs;
-  std::vector<const io::Tensor*> results{&out};
-  require(outputs.reserve(arguments.out, "out"));
+  std::vector<const io::Tensor*> results;
   io::Tensor weights;
-  if (!arguments.lse.empty()) {
-    require(outputs.reserve(arguments.lse, "lse"));
-    results.push_back(&lse);
-  }
-  if (!arguments.weights.empty()) {
-    require(outputs.reserve(arguments.weights, "weights"));
-    results.push_back(&weights);
-  }
+  const auto reserve = [&](const char* option, const std::string& spec, const char* name, const io::Tensor& tensor) {
+    if (spec.empty()) return;
+    refuse_input_as_output(arguments, option, spec);
+    require(outputs.reserve(spec, name));
+    results.push_back(&tensor);
+  };
+  reserve("--out", arguments.out, "out", out);
+  reserve("--lse", arguments.lse, "lse", lse);
+  reserve("--weights", arguments.weights, "weights", weights);
 
   const auto workspace = std::make_unique_for_overwrite<std::byte[]>(plan.workspace_bytes());
   const auto start = std::chrono::steady_clock::now();
@@ -149,13 +174,14 @@ int run_attention(const RunArguments& arguments) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
   if (!arguments.weights.empty()) weights = reference_weights(problem, tensors, query.rank());
-  require(outputs.commit(results));
-
   verify::Comparison comparison;
   if (arguments.check) {
     comparison = verify::compare_with_reference(problem, tensors, plan.backend().numerics(dtype));
   }
+  // The report first: where it cannot be written no file is left either.
   report(arguments, plan, seconds, arguments.check ? &comparison : nullptr);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw Failure("cannot write to standard output");
+  require(outputs.commit(results));
   return comparison.good() ? kGood : kCheckFailed;
 }
 

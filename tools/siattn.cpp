@@ -19,7 +19,7 @@ int fail(std::string message) {
 
 /// CLI11 would only say that a subcommand is required.
 std::string unknown_subcommand(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return {};
+  if (argc < 2 || app.get_option_no_throw(argv[1]) != nullptr) return {};
   std::string known;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     if (command->get_name() == argv[1]) return {};
@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
     add_decades(app, exit_status);
     add_verify(app, exit_status);
     add_conform(app, exit_status);
+    check_values_strictly(app);
     if (const std::string message = unknown_subcommand(app, argc, argv); !message.empty()) return fail(message);
     app.parse(argc, argv);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return fail("cannot write to standard output");

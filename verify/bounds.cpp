@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 namespace siattn::verify {
 namespace {
@@ -18,15 +19,24 @@ double underflow(double u) { return u > 0x1p-40 ? 0x1p-150 : 0x1p-1074; }
 /// 0 times infinity is 0 here: a term that is absent has no error, whatever its factor.
 double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
 
+/// Beyond this arithmetic with unit roundoff u may overflow; infinities among the inputs are another matter.
+double range_limit(double u) { return u > 0x1p-40 ? 0x1p127 : 0x1p1000; }
+bool overflows(double x, double u) { return std::isfinite(x) && std::abs(x) >= range_limit(u); }
+
 /// E_j: how far the logit of key j may be off.
-double logit_error(const AttentionProblem& problem, const AttentionTensors& tensors,
-                   const reference::Transform<double>& transform, const Numerics& numerics, std::int64_t b,
-                   std::int64_t h, std::int64_t i, std::int64_t j, const reference::Row<double>& row) {
+struct LogitError {
+  double error = 0;
+  bool overflow = false;
+};
+
+LogitError logit_error(const AttentionProblem& problem, const AttentionTensors& tensors,
+                       const reference::Transform<double>& transform, const Numerics& numerics, std::int64_t b,
+                       std::int64_t h, std::int64_t i, std::int64_t j, const reference::Row<double>& row) {
   const AttentionShape& shape = problem.shape;
   const reference::Sequence s = reference::sequence(shape, problem.options, tensors, b);
   const std::int64_t g = h / (shape.query_heads / shape.kv_heads);
   const double softmax_scale =
-      std::abs(problem.options.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(shape.head_dim))));
+      std::abs(problem.options.softmax_scale.value_or(reference::default_softmax_scale<double>(shape.head_dim)));
   double products = 0;
   for (std::int64_t d = 0; d < shape.head_dim; ++d) {
     products += std::abs(reference::element<double>(tensors.query, b, h, i, d) *
@@ -39,8 +49,12 @@ double logit_error(const AttentionProblem& problem, const AttentionTensors& tens
   const double u = numerics.unit_roundoff;
   const double dot_error = gamma(static_cast<double>(shape.head_dim + 1), std::max(u, numerics.score_unit_roundoff));
   const double lost = static_cast<double>(shape.head_dim + 1) * underflow(u);
-  return times(scale * softmax_scale * products, dot_error) + scale * softmax_scale * lost +
-         6 * u * scale * std::abs(row.scores[j]) + 2 * u * shift;
+  LogitError result;
+  result.error = times(scale * softmax_scale * products, dot_error) + scale * softmax_scale * lost +
+                 6 * u * scale * std::abs(row.scores[j]) + 2 * u * shift;
+  result.overflow = overflows(products, u) || overflows(scale * row.scores[j] * std::numbers::log2e, u) ||
+                    overflows(row.logits[j] * std::numbers::log2e, u);
+  return result;
 }
 
 /// How often the running maximum over ascending keys can rise, and by how much in all.
@@ -85,35 +99,49 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
   const double chain = gamma(static_cast<double>(keys.size()) + 2, u);
   std::vector<double> weight_error(keys.size());
   double total_weight_error = 0;
+  double largest_exponent = 0;
+  bool overflow = false;
   for (std::size_t k = 0; k < keys.size(); ++k) {
     const double x = row.logits[keys[k]] - row.max;
-    const double relative =
-        std::expm1(logit_error(problem, tensors, transform, numerics, b, h, i, keys[k], row) + times(u, std::abs(x)) +
-                   numerics.exp_relative_error + rise.count * (numerics.exp_relative_error + 2 * u) + u * rise.total);
-    weight_error[k] = times(row.weights[keys[k]], relative);
+    const LogitError logit = logit_error(problem, tensors, transform, numerics, b, h, i, keys[k], row);
+    const double exponent = logit.error + times(u, std::abs(x)) + numerics.exp_relative_error +
+                            rise.count * (numerics.exp_relative_error + 2 * u) + u * rise.total;
+    weight_error[k] = times(row.weights[keys[k]], std::expm1(exponent));
     total_weight_error += weight_error[k];
+    if (row.weights[keys[k]] > 0) largest_exponent = std::max(largest_exponent, exponent);
+    overflow = overflow || logit.overflow;
   }
 
   for (std::int64_t c = 0; c < shape.value_dim; ++c) {
     const double o = row.out[static_cast<std::size_t>(c)];
+    Tolerance& tolerance = bound.out[static_cast<std::size_t>(c)];
+    tolerance.promised = !overflow;
     double from_weights = 0;
     double absolute = 0;
+    double sum = 0;
     double largest = 0;
+    double farthest = 0;
     for (std::size_t k = 0; k < keys.size(); ++k) {
       const double v = reference::element<double>(tensors.value, b, g, keys[k], c);
+      const double weight = row.weights[keys[k]];
       from_weights += times(weight_error[k], std::abs(v - o));
-      absolute += times(row.weights[keys[k]], std::abs(v));
+      absolute += times(weight, std::abs(v));
       largest = std::max(largest, std::abs(v));
+      farthest = std::max(farthest, std::abs(v - o));
+      if (std::isfinite(v)) sum += std::abs(v);
+      if (std::isinf(v) && weight < 2 * numerics.least_normal) tolerance.promised = false;
     }
-    Tolerance& tolerance = bound.out[static_cast<std::size_t>(c)];
-    tolerance.arithmetic = 1.01 * (from_weights + chain * (absolute + std::abs(o)) + 3 * u * std::abs(o) +
-                                   numerics.weight_roundoff * absolute) +
+    if (overflows(sum, u)) tolerance.promised = false;
+    tolerance.arithmetic = 1.01 * (std::min(from_weights, farthest) + chain * (absolute + std::abs(o)) +
+                                   3 * u * std::abs(o) + numerics.weight_roundoff * absolute) +
                            static_cast<double>(keys.size()) * numerics.least_normal * largest +
                            (2 * static_cast<double>(keys.size()) + 3) * underflow(u);
     tolerance.rounding = output.unit_roundoff * std::abs(o) + output.half_subnormal;
   }
   const Rounding lse = rounding_of(problem.dtype == DType::float64 ? DType::float64 : DType::float32);
-  bound.lse.arithmetic = 1.01 * (total_weight_error + chain + 6 * u * (std::abs(row.max) + std::abs(row.lse)));
+  bound.lse.promised = !overflow;
+  bound.lse.arithmetic =
+      1.01 * (std::min(total_weight_error, largest_exponent) + chain + 6 * u * (std::abs(row.max) + std::abs(row.lse)));
   bound.lse.rounding = lse.unit_roundoff * std::abs(row.lse) + lse.half_subnormal;
   return bound;
 }

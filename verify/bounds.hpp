@@ -41,6 +41,13 @@
 ///    size is at most |M| + |lse|, one of the sum:
 ///        tol_lse = 1.01 [ sum_j p_j th_j + g_h + 6u (|max L| + |lse|) ] + rounding to the type of lse
 ///
+/// Two facts hold however large the errors of the logits are, and cap the bound where expm1(E_j) means nothing any more:
+/// out is a convex combination of the values, so sum_j p_j th_j |v_j - o| is taken as at most max_j |v_j - o|; and
+/// lse moves by no more than the largest of the exponents in step 2.
+///
+/// Nothing is promised where float32 itself overflows though the result would not: where sum_d |q_d||k_jd|, |a_j S_j|,
+/// |L_j| log2(e) or sum_j |v_j| (finite terms) reaches 2^127, or an infinite value meets a weight below 2^-126.
+///
 /// The rounding errors of the double reference itself are far below u for float32, and are added with u = 2^-53 where
 /// the backend under test computes in double as well.
 namespace siattn::verify {
@@ -61,8 +68,9 @@ constexpr Rounding rounding_of(DType dtype) noexcept {
   return {0, 0};
 }
 
-/// How far one element may be off. Infinite where arithmetic of this width can say nothing (an overflow, say).
+/// How far one element may be off.
 struct Tolerance {
+  bool promised = true;   ///< false: arithmetic of this width overflows on the way, anything may come out
   double arithmetic = 0;  ///< all but the last rounding
   double rounding = 0;    ///< to the type of the output: the same for every right backend
 

@@ -12,7 +12,8 @@ namespace siattn::verify {
 /// lse have c = -1.
 struct Comparison {
   std::int64_t elements = 0;
-  std::int64_t failures = 0;  ///< elements beyond their bound, or not finite where the reference is, or the reverse
+  std::int64_t unpromised = 0;  ///< of these, elements about which arithmetic of this width promises nothing
+  std::int64_t failures = 0;    ///< elements beyond their bound, or not finite where the reference is, or the reverse
   /// max (|computed - exact| - rounding) / arithmetic, in the terms of bounds.hpp, over elements with a finite bound:
   /// above 1 exactly where the error is beyond the bound. The last rounding, which every right backend shares, is taken
   /// out: in 16-bit types it would hide the rest.
@@ -23,6 +24,9 @@ struct Comparison {
 
   bool good() const noexcept { return failures == 0; }
 };
+
+/// "out[0, 2, 17, 5]" or "lse[0, 2, 17]".
+std::string element_name(const Shape4& at);
 
 /// Compares tensors.out (and tensors.lse where it is there) with the double reference within verify/bounds.hpp. NaN and
 /// infinities are compared first: a NaN where the reference has a number is a failure and so is the reverse.

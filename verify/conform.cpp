@@ -136,10 +136,15 @@ std::string conform_text(const std::vector<ConformRun>& runs) {
       if (worst == nullptr || run.comparison.worst_ratio > worst->comparison.worst_ratio) worst = &run;
     }
     if (worst == nullptr) continue;
-    const Shape4& at = worst->comparison.worst_at;
-    text += fmt::format("{:<17} {:.3f}  {} at {}[{}, {}, {}{}], error {:.3g}\n", row, worst->comparison.worst_ratio,
-                        worst->name, at[3] < 0 ? "lse" : "out", at[0], at[1], at[2],
-                        at[3] < 0 ? "" : fmt::format(", {}", at[3]), worst->comparison.worst_error);
+    text += fmt::format("{:<17} {:.3f}  {} at {}, error {:.3g}\n", row, worst->comparison.worst_ratio, worst->name,
+                        element_name(worst->comparison.worst_at), worst->comparison.worst_error);
+  }
+  std::int64_t unpromised = 0;
+  for (const ConformRun& run : runs) unpromised += run.comparison.unpromised;
+  if (unpromised > 0)
+    text += fmt::format("\n{} elements not compared: float32 overflows on the way to them\n", unpromised);
+  if (std::any_of(runs.begin(), runs.end(), [](const ConformRun& run) { return run.backend == "reference"; })) {
+    text += "\nrows of the reference compare it with itself: they check how it reads, rounds and writes, no more\n";
   }
   const auto failures = std::count_if(runs.begin(), runs.end(), [](const ConformRun& run) { return !run.good(); });
   if (failures > 0) text += fmt::format("\nfailures ({})\n", failures);

@@ -62,7 +62,11 @@ class Tally {
   void add_row(std::int64_t b, std::int64_t h, std::int64_t i) {
     reference::Row<double> row{scores_, logits_, {}, {}};
     reference::row_logits(problem_.shape, problem_.options, transform_, tensors_, b, h, i, row);
-    if (!std::isfinite(row.max)) return;
+    if (row.n_visible == 0) return;
+    if (!std::isfinite(row.max)) {
+      ++table_.skipped;
+      return;
+    }
     const reference::Sequence s = reference::sequence(problem_.shape, problem_.options, tensors_, b);
     std::vector<Range> ranges(table_.decades.size());
     Range all;

@@ -27,6 +27,7 @@ struct DecadeTable {
   double sink_mass = 0;                 ///< of the first n_sink keys, which belong to no decade
   double entropy = 0;                   ///< mean over rows of the entropy of all the weights, nats
   std::vector<BaseLogits> base_logits;  ///< by head
+  std::int64_t skipped = 0;             ///< rows left out, since NaN or infinity is among their logits
   std::int64_t rows = 0;                ///< query rows averaged over: those that see a key
 };
 

@@ -46,6 +46,8 @@
 ///   that channel of out of exactly those rows.
 /// Sinks. The first n_sink keys may be left untransformed (L = S): the theory excludes the attention sink (App. J).
 ///   Masks apply to them as to every key.
+/// Range. Scores, logits and sums are formed in float32: where sum_d |q_d||k_d|, |L| log2(e) or, over the keys that a
+///   row sees, sum_j |v_j| reaches 2^127, or an infinite value meets a weight below 2^-126, nothing is promised.
 /// Agreement. Prefill, chunked prefill and token-by-token decoding agree; grouped heads equal repeated kv heads. All
 ///   backends agree within the bound of verify/bounds.hpp.
 /// Determinism. The same bits for any number of threads, any other sequences in the batch, any alignment, every run.
@@ -58,7 +60,8 @@ namespace siattn {
 
 enum class Mask : std::uint8_t { causal, bidirectional };
 
-/// The extents of a problem. All >= 0; heads and dims >= 1; query_heads a multiple of kv_heads; below 2^31 each.
+/// The extents of a problem. All >= 0; heads and dims >= 1; query_heads a multiple of kv_heads; below 2^31 each, and no tensor
+/// of 2^60 elements or more.
 struct AttentionShape {
   std::int64_t batch = 1;
   std::int64_t query_heads = 1;
@@ -102,7 +105,7 @@ struct AttentionTensors {
 
 /// How it is computed. The environment variables SIATTN_BACKEND and SIATTN_NUM_THREADS stand in for what is left open
 /// here, and SIATTN_MAX_CPU_ISA limits the instruction sets that CPU backends may use; a value that means nothing is
-/// an error of planning.
+/// an error of planning where the variable is consulted.
 struct ExecutionOptions {
   std::string backend;  ///< A backend's name or its family ("cpu-avx2", "cpu", "reference"). Empty: the best available.
   int threads = 0;      ///< 1 .. 1024. 0: as many as OpenMP would use.
@@ -114,7 +117,8 @@ class Backend;             // backend.hpp
 /// A problem that has been validated, whose tables are built and whose backend is chosen. Copies share the tables.
 class AttentionPlan {
  public:
-  /// Validates the problem and builds its tables, O(query_len + kv_len) at most.
+  /// Validates the problem and builds its tables: O(query_len + kv_len) at most, for each query head where the transform
+  /// differs by head.
   static Result<AttentionPlan> create(const AttentionProblem& problem, const ExecutionOptions& execution = {});
 
   /// The same on this very backend, which need not be in the list that backends() gives but must outlive the plan.
@@ -126,7 +130,8 @@ class AttentionPlan {
   /// Bytes that run() needs, of any alignment.
   std::size_t workspace_bytes() const noexcept { return workspace_bytes_; }
 
-  /// Validates the tensors against the problem, then computes out (and lse) in full. Allocates nothing on success.
+  /// Validates the tensors against the problem, then computes out (and lse) in full. Allocates nothing on success. The
+  /// workspace overlaps no tensor.
   Status run(const AttentionTensors& tensors, std::span<std::byte> workspace) const;
 
  private:

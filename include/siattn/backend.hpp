@@ -43,10 +43,10 @@ struct LogitTables {
   bool scales_per_head = false;
   bool shifts_per_head = false;
 
-  /// Factor by number of visible keys n, [heads or 1][kv_len + 1]; empty: always 1.
+  /// Factor by number of visible keys n, [heads or 1][row_factor_count]; empty: always 1.
   std::vector<float> row_factors;
   bool row_factors_per_head = false;
-  std::int64_t row_factor_count = 0;  ///< kv_len + 1 where there are factors
+  std::int64_t row_factor_count = 0;  ///< one more than the keys that a query can see, where there are factors
 
   std::int64_t entries() const noexcept { return std::max<std::int64_t>(t_max - t_min + 1, 0) + 2 * padding; }
 
@@ -57,7 +57,7 @@ struct LogitTables {
   const float* shift(std::int64_t head) const noexcept {
     return shifts.data() + (shifts_per_head ? head * entries() : 0) + padding;
   }
-  /// For a query that sees n keys, 0 <= n <= kv_len.
+  /// For a query that sees n keys, 0 <= n < row_factor_count.
   float row_factor(std::int64_t head, std::int64_t n) const noexcept {
     if (row_factors.empty()) return 1.0F;
     return row_factors[static_cast<std::size_t>((row_factors_per_head ? head * row_factor_count : 0) + n)];

@@ -66,7 +66,7 @@ struct Alibi {
 using LogitTransform = std::variant<NoTransform, ScaleInvariant, LogN, InfoScale, Alibi>;
 
 /// The published slopes: 2^(-8 h / H), h = 1 .. H, for H a power of two; for other H those of the power of two below,
-/// then every other slope of twice that power. Empty when heads < 1.
+/// then every other slope of twice that power. Empty when heads < 1. Throws std::bad_alloc, as making any vector may.
 std::vector<double> alibi_slopes(int heads);
 
 }  // namespace siattn

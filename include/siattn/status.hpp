@@ -18,7 +18,7 @@ enum class StatusCode {
   internal,  ///< A defect of the library.
 };
 
-/// Errors are values: no function of the library throws across its boundary, aborts or prints. A Status converts to
+/// Errors are values: no function that returns a Status or a Result throws, aborts or prints. A Status converts to
 /// true when it is good, so that `if (!status) return status;` reads as it should.
 class [[nodiscard]] Status {
  public:

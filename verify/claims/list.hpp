@@ -17,6 +17,7 @@ extern const Claim kLemma1;
 extern const Claim kLemma2;
 extern const Claim kTheorem1;
 extern const Claim kGoldenValues;
+extern const Claim kTableRounding;
 
 }  // namespace siattn::verify
 
