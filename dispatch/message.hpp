@@ -2,22 +2,37 @@
 #ifndef SIATTN_DISPATCH_MESSAGE_HPP
 #define SIATTN_DISPATCH_MESSAGE_HPP
 
+#include <charconv>
 #include <locale>
 #include <new>
 #include <sstream>
 #include <string>
+#include <type_traits>
 
 #include <siattn/tensor_view.hpp>
 
 namespace siattn::dispatch {
 
-/// The parts, one after the other; numbers with enough digits to tell any two doubles apart.
+/// A double with the fewest digits that tell it from every other.
+inline std::string shortest(double x) {
+  char buffer[32];
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, x);
+  return {buffer, end};
+}
+
+/// The parts, one after the other.
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream stream;
   stream.imbue(std::locale::classic());
-  stream.precision(17);
-  (stream << ... << parts);
+  const auto put = [&stream](const auto& part) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(part)>, double>) {
+      stream << shortest(part);
+    } else {
+      stream << part;
+    }
+  };
+  (put(parts), ...);
   if (!stream) throw std::bad_alloc();  // streams swallow it
   return stream.str();
 }

@@ -64,7 +64,7 @@ struct Rise {
 };
 
 Rise running_maximum(const reference::Row<double>& row, const std::vector<std::int64_t>& keys) {
-  Rise rise;
+  Rise rise{.count = 1};  // the merge of splits
   double running = row.logits[keys.front()];
   for (const std::int64_t j : keys) {
     if (row.logits[j] > running) {

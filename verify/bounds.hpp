@@ -29,6 +29,8 @@
 ///    maxima, e_exp for the exponential; then for each of the C times that the maximum rose, a factor
 ///    exp(M_old - M_new) with (e_exp + 2u), whose arguments add up to DM:
 ///        th_j = expm1(E_j + u |x_j| + e_exp + C (e_exp + 2u) + u DM)
+///    Where a backend splits the keys and merges the states, each merge is one more such factor; C counts every rise
+///    over ascending keys and one more for the merge of the split that a key is in.
 ///    An error that all the keys share cancels in out; the bound does not use that.
 /// 3. Output. out = sum_j w_j v_j / sum_j w_j with w_j = p_j (1 + d_j), |d_j| <= th_j. To first order the difference is
 ///    sum_j p_j d_j (v_j - o). The sums over keys cost g_h, h the longest chain of additions (n + 2), and the

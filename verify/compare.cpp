@@ -120,7 +120,9 @@ Comparison compare_with_reference(const AttentionProblem& problem, const Attenti
   const std::int64_t blocks = (shape.query_len + kRows - 1) / kRows;
   const std::int64_t parts_count = shape.batch * shape.query_heads * blocks;
   std::vector<Comparison> parts(static_cast<std::size_t>(parts_count));
-#pragma omp parallel for schedule(dynamic, 1)
+  // Small problems are not worth waking the other threads for.
+  const bool large = parts_count * kRows * shape.kv_len * (shape.head_dim + shape.value_dim) > 1000000;
+#pragma omp parallel for schedule(dynamic, 1) if (large)
   for (std::int64_t part = 0; part < parts_count; ++part) {
     const std::int64_t slice = part / blocks;
     const std::int64_t first = part % blocks * kRows;
