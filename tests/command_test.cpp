@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `siattn` from outside: what it writes and prints, its exit status, and how it fails.
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -398,6 +400,52 @@ TEST_F(Command, AFullDeviceIsAFailure) {
   const Outcome outcome = siattn({"info"}, "/dev/full");
   EXPECT_EQ(outcome.status, 2);
   EXPECT_NE(outcome.err.find("standard output"), std::string::npos) << outcome.err;
+}
+
+/// The report cannot be written: then the result is not there either.
+TEST_F(Command, AFullDeviceLeavesNoOutput) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
+  EXPECT_EQ(siattn(gaussian("o.npy"), "/dev/full").status, 2);
+  EXPECT_FALSE(std::filesystem::exists(file("o.npy")));
+}
+
+TEST_F(Command, AnOutputThatIsAnInputIsRefused) {
+  const auto good = gaussian("o.npy");
+  const std::string query = good[2];
+  const std::string before = io::read_bytes(query);
+  auto arguments = good;
+  for (std::string& argument : arguments) {
+    if (argument == file("o.npy")) argument = query;
+  }
+  expect_failure(arguments, {"--query"});
+  EXPECT_EQ(io::read_bytes(query), before);
+}
+
+/// A signal ends the program as it would any other, and takes the half-written files along.
+TEST_F(Command, ASignalLeavesNoFileBehind) {
+  const std::string big = write("big.npy", {8000, 64}, [](std::int64_t k) { return static_cast<double>(k % 7); });
+  std::vector<std::string> arguments{SIATTN_TOOL, "run", "--query", big,           "--key",     big,
+                                     "--value",   big,   "--out",   file("o.npy"), "--backend", "reference"};
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  const auto partial_files = [this] {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "files")) {
+      count += entry.path().extension() == ".partial" ? 1 : 0;
+    }
+    return count;
+  };
+  pid_t child = 0;
+  ASSERT_EQ(posix_spawn(&child, SIATTN_TOOL, nullptr, nullptr, argv.data(), environ), 0);
+  for (int k = 0; k < 2000 && partial_files() == 0; ++k) usleep(10000);
+  EXPECT_EQ(partial_files(), 1);  // it is at work
+  kill(child, SIGTERM);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+  EXPECT_EQ(partial_files(), 0);
+  EXPECT_FALSE(std::filesystem::exists(file("o.npy")));
 }
 
 }  // namespace

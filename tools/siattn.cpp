@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command. Exit status: 0 good, 1 a check failed, 2 wrong use or bad input (one line on stderr).
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -8,6 +9,7 @@
 #include <siattn/version.hpp>
 
 #include "tools/command.hpp"
+#include "tools/io/file.hpp"
 
 namespace {
 
@@ -15,6 +17,13 @@ int fail(std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   std::fprintf(stderr, "siattn: %s\n", message.c_str());
   return siattn::tools::kWrongUse;
+}
+
+/// Ends the program as the signal would have, with no half-written file left.
+void end_by_signal(int number) {
+  siattn::io::unlink_partial_files();
+  std::signal(number, SIG_DFL);
+  std::raise(number);
 }
 
 /// CLI11 would only say that a subcommand is required.
@@ -33,6 +42,10 @@ std::string unknown_subcommand(const CLI::App& app, int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace siattn::tools;
   int exit_status = kGood;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    // nohup and the like have it ignored: so it stays.
+    if (std::signal(number, end_by_signal) == SIG_IGN) std::signal(number, SIG_IGN);
+  }
   CLI::App app{"Scale-invariant attention: compute it, and check that it is what the paper says.", "siattn"};
   app.set_version_flag("--version", std::string("siattn ") + siattn::version());
   app.require_subcommand(1);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -56,6 +57,24 @@ std::string resolve(const std::string& path) {
   };
   const std::unique_ptr<char, Free> resolved(::realpath(path.c_str(), nullptr));
   return resolved == nullptr ? std::string() : std::string(resolved.get());
+}
+
+/// Names of partial files, for unlink_partial_files(), which may neither lock nor allocate. Where there are more than
+/// slots the rest is not remembered, and would be left behind by a signal.
+std::array<std::atomic<const char*>, 64> partial_names{};
+
+void remember_partial(const char* name) noexcept {
+  for (auto& slot : partial_names) {
+    const char* free = nullptr;
+    if (slot.compare_exchange_strong(free, name)) return;
+  }
+}
+
+void forget_partial(const char* name) noexcept {
+  for (auto& slot : partial_names) {
+    const char* mine = name;
+    if (slot.compare_exchange_strong(mine, nullptr)) return;
+  }
 }
 
 }  // namespace
@@ -168,6 +187,7 @@ Status AtomicFile::open_partial(const std::string& folder) {
     descriptor_ = Descriptor(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (descriptor_.is_open()) {
       partial->name = std::move(name);  // not before: it would remove somebody else's file
+      remember_partial(partial->name.c_str());
       partial_ = std::move(partial);
       return {};
     }
@@ -199,7 +219,7 @@ Status AtomicFile::publish() {
   if (::rename(partial_->name.c_str(), target_.c_str()) != 0) {
     return failure(path_, "cannot put the finished file in place", errno);
   }
-  partial_->name.clear();
+  partial_->forget();
   partial_.reset();
   return {};
 }
@@ -238,8 +258,21 @@ void AtomicFile::discard() noexcept {
   partial_.reset();
 }
 
+void AtomicFile::Partial::forget() noexcept {
+  forget_partial(name.c_str());
+  name.clear();
+}
+
 AtomicFile::Partial::~Partial() {
-  if (!name.empty()) ::unlink(name.c_str());
+  if (name.empty()) return;
+  ::unlink(name.c_str());
+  forget();
+}
+
+void unlink_partial_files() noexcept {
+  for (const auto& slot : partial_names) {
+    if (const char* name = slot.load()) ::unlink(name);
+  }
 }
 
 }  // namespace siattn::io

@@ -33,6 +33,10 @@ class Descriptor {
   int number_ = -1;
 };
 
+/// Removes every partial file of an AtomicFile that is not committed yet. May be called in a signal handler, by a
+/// program that is about to end.
+void unlink_partial_files() noexcept;
+
 /// A regular file, open for reading. Larger than 4 GiB is fine.
 class InputFile {
  public:
@@ -85,6 +89,7 @@ class AtomicFile {
   /// The file under its passing name, removed at the end of this object's life.
   struct Partial {
     std::string name;
+    void forget() noexcept;  ///< It has got another name, or is gone.
     Partial() = default;
     Partial(const Partial&) = delete;
     Partial& operator=(const Partial&) = delete;
