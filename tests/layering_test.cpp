@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may include whom: include <- reference, cpu, gpu, encoding <- dispatch <- verify <- tools. Reads the #include lines.
+// Who may include whom: include <- reference, cpu, gpu, encoding <- dispatch <- verify <- bench <- tools. Reads the #include lines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,8 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"encoding", {}},
     {"dispatch", {"reference", "cpu", "gpu", "encoding"}},
     {"verify", {"reference", "cpu", "gpu", "encoding", "dispatch"}},
-    {"tools", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify"}},
+    {"bench", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify"}},
+    {"tools", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify", "bench"}},
 };
 
 std::vector<fs::path> sources(const std::string& folder) {
@@ -101,8 +102,8 @@ TEST(Layering, NothingButTheTestsIncludesTheTests) {
 /// After the line that names an interpreter, where there is one.
 TEST(License, EverySourceFileStartsWithItsIdentifier) {
   std::size_t count = 0;
-  for (const char* folder : {"include", "reference", "cpu", "gpu", "encoding", "dispatch", "verify", "tools", "tests",
-                             "cmake", "examples"}) {
+  for (const char* folder : {"include", "reference", "cpu", "gpu", "encoding", "dispatch", "verify", "bench", "tools",
+                             "tests", "cmake", "examples"}) {
     if (!fs::exists(kRoot / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
       const fs::path& path = entry.path();

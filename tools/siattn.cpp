@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
     add_decades(app, exit_status);
     add_verify(app, exit_status);
     add_conform(app, exit_status);
+    add_bench(app, exit_status);
     check_values_strictly(app);
     if (const std::string message = unknown_subcommand(app, argc, argv); !message.empty()) return fail(message);
     app.parse(argc, argv);

@@ -114,10 +114,11 @@ std::string element_name(const Shape4& at) {
 }
 
 Comparison compare_with_reference(const AttentionProblem& problem, const AttentionTensors& tensors,
-                                  const Numerics& numerics) {
+                                  const Numerics& numerics, std::int64_t most_rows) {
   const AttentionShape& shape = problem.shape;
   constexpr std::int64_t kRows = 8;  // of one head, by one thread
-  const std::int64_t blocks = (shape.query_len + kRows - 1) / kRows;
+  const std::int64_t rows = std::min(shape.query_len, most_rows);
+  const std::int64_t blocks = (rows + kRows - 1) / kRows;
   const std::int64_t parts_count = shape.batch * shape.query_heads * blocks;
   std::vector<Comparison> parts(static_cast<std::size_t>(parts_count));
   // Small problems are not worth waking the other threads for.
@@ -127,7 +128,8 @@ Comparison compare_with_reference(const AttentionProblem& problem, const Attenti
     const std::int64_t slice = part / blocks;
     const std::int64_t first = part % blocks * kRows;
     RowComparer comparer(problem, tensors, numerics);
-    for (std::int64_t i = first; i < std::min(first + kRows, shape.query_len); ++i) {
+    for (std::int64_t k = first; k < std::min(first + kRows, rows); ++k) {
+      const std::int64_t i = rows == 1 ? shape.query_len - 1 : k * (shape.query_len - 1) / (rows - 1);
       comparer.compare(slice / shape.query_heads, slice % shape.query_heads, i);
     }
     parts[static_cast<std::size_t>(part)] = std::move(comparer.result);

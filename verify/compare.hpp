@@ -2,6 +2,7 @@
 #ifndef SIATTN_VERIFY_COMPARE_HPP
 #define SIATTN_VERIFY_COMPARE_HPP
 
+#include <limits>
 #include <string>
 
 #include <siattn/backend.hpp>
@@ -30,8 +31,11 @@ std::string element_name(const Shape4& at);
 
 /// Compares tensors.out (and tensors.lse where it is there) with the double reference within verify/bounds.hpp. NaN and
 /// infinities are compared first: a NaN where the reference has a number is a failure and so is the reverse.
+/// `most_rows`: of each head only so many queries, evenly spread, the first and the last among them; for problems too
+/// large for plain loops.
 Comparison compare_with_reference(const AttentionProblem& problem, const AttentionTensors& tensors,
-                                  const Numerics& numerics);
+                                  const Numerics& numerics,
+                                  std::int64_t most_rows = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace siattn::verify
 

@@ -11,6 +11,40 @@
 namespace siattn::cpu {
 namespace {
 
+/// The products of rows r .. r + rows with a panel of keys become logits; the rows see all of them, and have no factors.
+/// What the loop reads is fetched from the tile before it stores anything: a store of a vector may alias all memory.
+template <int rows>
+SIATTN_INLINE void store_plain_panel(const Tile& tile, int r, std::int32_t key, const Batch (&dots)[rows][2]) {
+  const Row* const row = tile.row + r;
+  float* const logits = tile.logits + r * kLogitsStride + key;
+  float* const max = tile.chunk_max + r * kLanes;
+  SIATTN_UNROLL
+  for (int i = 0; i < rows; ++i) {
+    const float* const scale = row[i].scale + (row[i].entry + key);
+    const float* const shift = row[i].shift + (row[i].entry + key);
+    const Batch low = madd(load(scale), dots[i][0], load(shift));
+    const Batch high = madd(load(scale + kLanes), dots[i][1], load(shift + kLanes));
+    store(logits + i * kLogitsStride, low);
+    store(logits + i * kLogitsStride + kLanes, high);
+    store(max + i * kLanes, larger(load(max + i * kLanes), larger(low, high)));
+  }
+}
+
+/// The same where masks, sinks or factors may apply.
+template <int rows>
+SIATTN_INLINE void store_panel(const Tile& tile, bool plain, int r, std::int32_t key, const Batch (&dots)[rows][2]) {
+  SIATTN_UNROLL
+  for (int i = 0; i < rows; ++i) {
+    const Row& row = tile.row[r + i];
+    SIATTN_UNROLL
+    for (int v = 0; v < 2; ++v) {
+      const std::int32_t at = key + v * kLanes;
+      store_logits(tile, r + i, at,
+                   plain ? plain_logits(tile, row, at, dots[i][v]) : masked_logits(tile, row, at, dots[i][v]));
+    }
+  }
+}
+
 /// Logits of query rows r .. r + rows for the panel of keys that starts at `key`.
 template <int rows>
 void score_panel(const Tile& tile, const Range& range, int r, std::int32_t key, const float* panel) {
@@ -18,6 +52,7 @@ void score_panel(const Tile& tile, const Range& range, int r, std::int32_t key, 
   SIATTN_UNROLL
   for (int i = 0; i < rows; ++i) dots[i][0] = dots[i][1] = Batch(0.0F);
   const float* query = tile.query + r / kBlock * kBlock * tile.head_dim + r % kBlock;
+  SIATTN_UNROLL_LOOP
   for (std::int64_t d = 0; d < tile.head_dim; ++d) {
     const Batch k0 = Batch::load_aligned(panel);
     const Batch k1 = Batch::load_aligned(panel + kLanes);
@@ -31,15 +66,10 @@ void score_panel(const Tile& tile, const Range& range, int r, std::int32_t key, 
     panel += kPanel;
   }
   const bool plain = all_plain(tile, range, key, kPanel);
-  SIATTN_UNROLL
-  for (int i = 0; i < rows; ++i) {
-    const Row& row = tile.row[r + i];
-    SIATTN_UNROLL
-    for (int v = 0; v < 2; ++v) {
-      const std::int32_t at = key + v * kLanes;
-      store_logits(tile, r + i, at,
-                   plain ? plain_logits(tile, row, at, dots[i][v]) : masked_logits(tile, row, at, dots[i][v]));
-    }
+  if (plain && !tile.has_factors) {
+    store_plain_panel<rows>(tile, r, key, dots);
+  } else {
+    store_panel<rows>(tile, plain, r, key, dots);
   }
 }
 
@@ -49,7 +79,10 @@ void weigh_panel(const Tile& tile, int r, std::int32_t first, std::int32_t last,
   Batch sums[rows][2];
   SIATTN_UNROLL
   for (int i = 0; i < rows; ++i) sums[i][0] = sums[i][1] = Batch(0.0F);
-  const float* weight = tile.logits + r * kLogitsStride;
+  const float* const weight = tile.logits + r * kLogitsStride;
+  const float* const alpha = tile.alpha + r;
+  const std::int64_t stride = tile.out_stride;
+  SIATTN_UNROLL_LOOP
   for (std::int64_t j = first; j < last; ++j) {
     const Batch v0 = Batch::load_aligned(panel + j * kPanel);
     const Batch v1 = Batch::load_aligned(panel + j * kPanel + kLanes);
@@ -60,22 +93,44 @@ void weigh_panel(const Tile& tile, int r, std::int32_t first, std::int32_t last,
       sums[i][1] = madd(p, v1, sums[i][1]);
     }
   }
+  float* to = out + r * stride;
   SIATTN_UNROLL
-  for (int i = 0; i < rows; ++i) {
-    const Batch alpha(tile.alpha[r + i]);
-    float* to = out + (r + i) * tile.out_stride;
-    SIATTN_UNROLL
-    for (int v = 0; v < 2; ++v) store(to + v * kLanes, madd(alpha, load(to + v * kLanes), sums[i][v]));
+  for (int i = 0; i < rows; ++i, to += stride) {
+    const Batch a(alpha[i]);
+    const Batch low = madd(a, load(to), sums[i][0]);
+    const Batch high = madd(a, load(to + kLanes), sums[i][1]);
+    store(to, low);
+    store(to + kLanes, high);
   }
 }
 
-/// Asks for the part of `ahead` that belongs to step `step` of `steps`.
-SIATTN_INLINE void prefetch(const Ahead& ahead, std::int32_t step, std::int32_t steps) {
-  for (std::int32_t i = ahead.rows * step / steps; i < ahead.rows * (step + 1) / steps; ++i) {
-    const char* row = ahead.at + i * ahead.stride;
-    for (std::int32_t byte = 0; byte < ahead.row_bytes; byte += 64) __builtin_prefetch(row + byte, 0, 2);
+/// Asks for the rows of an Ahead, so many cache lines with each of `steps` steps that all are asked for at the end. The
+/// same number each time: a count that varies would be a mispredicted branch between two register tiles.
+class Fetcher {
+ public:
+  SIATTN_INLINE Fetcher(const Ahead& ahead, std::int32_t steps)
+      : row_(ahead.at), stride_(ahead.stride), row_bytes_(ahead.row_bytes) {
+    const std::int32_t lines = ahead.rows * ((ahead.row_bytes + 63) / 64);
+    lines_a_step_ = steps > 0 ? (lines + steps - 1) / steps : 0;
   }
-}
+
+  SIATTN_INLINE void step() {
+    for (std::int32_t i = 0; i < lines_a_step_; ++i) {
+      __builtin_prefetch(row_ + byte_, 0, 2);
+      byte_ += 64;
+      const bool row_ends = byte_ >= row_bytes_;
+      row_ += row_ends ? stride_ : 0;
+      byte_ = row_ends ? 0 : byte_;
+    }
+  }
+
+ private:
+  const char* row_;
+  std::int64_t stride_;
+  std::int32_t row_bytes_;
+  std::int32_t byte_ = 0;
+  std::int32_t lines_a_step_;
+};
 
 /// Rows first .. first + n of a block in as few register tiles as there are sizes for.
 template <class Whole, class Four, class One>
@@ -87,20 +142,22 @@ SIATTN_INLINE void by_rows(int r, int n, Whole whole, Four four, One one) {
 
 SIATTN_INLINE int rows_of_block(const Tile& tile, int r) { return tile.rows - r < kBlock ? tile.rows - r : kBlock; }
 
+SIATTN_INLINE void block_ranges(const Tile& tile, Range (&ranges)[kMaxTileRows / kBlock]) {
+  for (int r = 0; r < tile.rows; r += kBlock) ranges[r / kBlock] = range_of(tile.row + r, rows_of_block(tile, r));
+}
+
 /// Q K^T, transform and masks. The panel of keys stays in the first-level cache while all query rows pass by.
 void scores(const Tile& tile, const float* packed_key) {
   clear_chunk_max(tile);
   Range ranges[kMaxTileRows / kBlock];
-  for (int r = 0; r < tile.rows; r += kBlock) ranges[r / kBlock] = range_of(tile.row + r, rows_of_block(tile, r));
+  block_ranges(tile, ranges);
   const std::int32_t start = tile.first / kPanel * kPanel;
   const std::int32_t blocks = (tile.rows + kBlock - 1) / kBlock;
-  const std::int32_t steps = (tile.last - start + kPanel - 1) / kPanel * blocks;
-  std::int32_t step = 0;
+  Fetcher fetcher(tile.next_key, (tile.last - start + kPanel - 1) / kPanel * blocks);
   for (std::int32_t key = start; key < tile.last; key += kPanel) {
     const float* panel = packed_key + key * tile.head_dim;
     for (int r = 0; r < tile.rows; r += kBlock) {
-      prefetch(tile.next_key, step, steps);
-      ++step;
+      fetcher.step();
       const Range& range = ranges[r / kBlock];
       if (key >= range.last || key + kPanel <= range.first) continue;
       by_rows(
@@ -115,16 +172,16 @@ void scores(const Tile& tile, const float* packed_key) {
 /// while the values are finite. Where they are not, 0 times infinity would leak, and each row goes by itself.
 void weigh(const Tile& tile, const float* packed_value, std::int64_t capacity, bool finite) {
   const std::int32_t blocks = (tile.rows + kBlock - 1) / kBlock;
-  const std::int32_t steps = static_cast<std::int32_t>((tile.value_dim + kPanel - 1) / kPanel) * blocks;
-  std::int32_t step = 0;
+  Fetcher fetcher(tile.next_value, static_cast<std::int32_t>((tile.value_dim + kPanel - 1) / kPanel) * blocks);
+  Range ranges[kMaxTileRows / kBlock];
+  block_ranges(tile, ranges);
   for (std::int64_t d = 0; d < tile.value_dim; d += kPanel) {
     const float* panel = packed_value + d * capacity;
     float* out = tile.out + d;
     for (int r = 0; r < tile.rows; r += kBlock) {
-      prefetch(tile.next_value, step, steps);
-      ++step;
+      fetcher.step();
       const int n = rows_of_block(tile, r);
-      const Range range = range_of(tile.row + r, n);
+      const Range& range = ranges[r / kBlock];
       if (range.empty()) continue;
       if (finite || range.same()) {
         const std::int32_t first = range.first;

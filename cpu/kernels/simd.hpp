@@ -13,8 +13,11 @@
 /// For loops over a register tile: an array that is not fully unrolled lives in memory.
 #if defined(__clang__)
 #define SIATTN_UNROLL _Pragma("clang loop unroll(full)")
+#define SIATTN_UNROLL_LOOP _Pragma("clang loop unroll_count(4)")
 #else
 #define SIATTN_UNROLL _Pragma("GCC unroll 32")
+/// For the loops around them: fewer branches, and short enough counts for the predictor to see the end coming.
+#define SIATTN_UNROLL_LOOP _Pragma("GCC unroll 4")
 #endif
 
 namespace siattn::cpu {

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/suite.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "bench/ceilings.hpp"
+#include "bench/measure.hpp"
+#include "bench/workload.hpp"
+
+namespace siattn::bench {
+namespace {
+
+constexpr double kLeastSeconds = 0.03;
+
+AttentionProblem prefill(DType dtype, std::int64_t head_dim, std::int64_t query_len, std::int64_t kv_len,
+                         std::int64_t query_heads = 8, std::int64_t kv_heads = 8) {
+  return {{1, query_heads, kv_heads, query_len, kv_len, head_dim, head_dim}, dtype, {}};
+}
+
+/// One query in each head, before K and V of `bytes` in all.
+AttentionProblem decode(DType dtype, std::int64_t bytes, std::int64_t query_heads, std::int64_t kv_heads) {
+  constexpr std::int64_t kDim = 128;
+  const std::int64_t kv_len = bytes / (2 * kv_heads * kDim * static_cast<std::int64_t>(size_of(dtype)));
+  return prefill(dtype, kDim, 1, kv_len, query_heads, kv_heads);
+}
+
+/// Measures rows one after the other; after the first error nothing more.
+class Suite {
+ public:
+  explicit Suite(const SuiteOptions& options) : options_(options) {}
+
+  std::vector<SuiteRow> rows;
+  Status status;
+
+  bool wants(const std::string& name) const { return status.ok() && name.starts_with(options_.only); }
+
+  /// Share of a peak that a workload reaches.
+  void share_of_peak(const std::string& name, const WorkloadSpec& spec, const Peak* peak, double accept, double aim) {
+    if (!wants(name)) return;
+    if (peak == nullptr) return skip(name, accept, aim, "this processor has no such unit");
+    const auto workload = make(spec);
+    if (!workload) return;
+    constexpr int kCalls = 40;
+    const auto timings =
+        measure({{"peak", kCalls * spec.threads * peak->flops_per_call, [&] { run_peak(*peak, kCalls, spec.threads); }},
+                 subject(*workload, workload->flops())},
+                options_.rounds, kLeastSeconds);
+    add({name, Unit::share, ratio_of_rates(timings[1], timings[0]), timings[1].spread(), accept, aim, false,
+         fmt::format("{:.0f} of {:.0f} GFLOP/s", timings[1].rate() / 1e9, timings[0].rate() / 1e9), false});
+  }
+
+  /// Rate of `spec` over that of `base`, both in FLOPs on visible pairs, or in bytes of K and V.
+  void times(const std::string& name, const WorkloadSpec& spec, const WorkloadSpec& base, double accept, double aim) {
+    if (!wants(name)) return;
+    const auto a = make(spec);
+    const auto b = a ? make(base) : nullptr;
+    if (!b) return;
+    const auto timings = measure({subject(*a, a->flops()), subject(*b, b->flops())}, options_.rounds, kLeastSeconds);
+    add({name, Unit::times, ratio_of_rates(timings[0], timings[1]), timings[0].spread(), accept, aim, false,
+         fmt::format("{:.1f} against {:.1f} GFLOP/s", timings[0].rate() / 1e9, timings[1].rate() / 1e9), false});
+  }
+
+  /// Share of the rate at which the same memory can be read.
+  void share_of_read(const std::string& name, const WorkloadSpec& spec, double accept, double aim) {
+    if (!wants(name)) return;
+    const auto workload = make(spec);
+    if (!workload) return;
+    double sink = 0;
+    const auto timings =
+        measure({{"read", workload->key_value_bytes(), [&] { read_all(workload->key_value(), spec.threads, &sink); }},
+                 subject(*workload, workload->key_value_bytes())},
+                options_.rounds, kLeastSeconds);
+    add({name, Unit::share, ratio_of_rates(timings[1], timings[0]), timings[1].spread(), accept, aim, false,
+         fmt::format("{:.1f} of {:.1f} GB/s", timings[1].rate() / 1e9, timings[0].rate() / 1e9), false});
+  }
+
+  /// Bytes of K and V a second.
+  void read_rate(const std::string& name, const WorkloadSpec& spec, double accept, double aim) {
+    if (!wants(name)) return;
+    const auto workload = make(spec);
+    if (!workload) return;
+    double sink = 0;
+    const auto timings =
+        measure({{"read", workload->key_value_bytes(), [&] { read_all(workload->key_value(), spec.threads, &sink); }},
+                 subject(*workload, workload->key_value_bytes())},
+                options_.rounds, kLeastSeconds);
+    add({name, Unit::gigabytes_per_second, timings[1].rate() / 1e9, timings[1].spread(), accept, aim, false,
+         fmt::format("plain reads {:.1f} GB/s", timings[0].rate() / 1e9), false});
+  }
+
+  void workspace(const std::string& name, const WorkloadSpec& spec, double accept, double aim) {
+    if (!wants(name)) return;
+    const auto plan = AttentionPlan::create(spec.problem, {spec.backend, spec.threads});
+    if (!plan) {
+      status = plan.status();
+      return;
+    }
+    const double bytes = static_cast<double>(plan->workspace_bytes()) / spec.threads;
+    add({name, Unit::mebibytes, bytes / 0x1p20, 0, accept, aim, true, "of workspace, for each thread", false});
+  }
+
+  void skip(const std::string& name, double accept, double aim, const std::string& why) {
+    SuiteRow row{name, Unit::share, 0, 0, accept, aim, false, why, true};
+    add(std::move(row));
+  }
+
+ private:
+  static Subject subject(const Workload& workload, double work) {
+    return {workload.spec().name, work, [&workload] { static_cast<void>(workload.run()); }};
+  }
+
+  /// The workload, checked; nullptr after an error.
+  std::unique_ptr<Workload> make(const WorkloadSpec& spec) {
+    auto workload = Workload::create(spec);
+    if (!workload) {
+      status = workload.status();
+      return nullptr;
+    }
+    const auto comparison = (*workload)->validate();
+    if (!comparison) {
+      status = comparison.status();
+    } else if (!comparison->good()) {
+      status =
+          Status(StatusCode::internal, fmt::format("{} {}: {}", spec.backend, spec.name, comparison->first_failure));
+    }
+    return status ? *std::move(workload) : nullptr;
+  }
+
+  void add(SuiteRow row) {
+    rows.push_back(std::move(row));
+    if (options_.progress) options_.progress(rows.back());
+  }
+
+  const SuiteOptions& options_;
+};
+
+/// The backend with the widest vectors that runs here.
+std::string best_cpu_backend() {
+  for (const Backend* backend : backends()) {
+    if (fma_peak(backend->name()) != nullptr && backend->available()) return std::string(backend->name());
+  }
+  return {};
+}
+
+bool available(std::string_view name) {
+  for (const Backend* backend : backends()) {
+    if (backend->name() == name) return backend->available().ok();
+  }
+  return false;
+}
+
+struct PrefillShape {
+  const char* name;
+  std::int64_t query_len;
+};
+constexpr PrefillShape kShapes[] = {{"512 at the end of 4096", 512}, {"causal 4096", 4096}};
+
+void add_prefill(Suite& suite, const std::string& backend) {
+  const auto rows = [&](const std::string& on, const std::string& title, DType dtype, const Peak* peak,
+                        const double(&accept)[2], const double(&aim)[2]) {
+    for (const int wide : {1, 0}) {
+      const std::int64_t dim = wide ? 128 : 64;
+      for (const PrefillShape& shape : kShapes) {
+        const std::string name = fmt::format("prefill {} D {}, {}", title, dim, shape.name);
+        suite.share_of_peak(name, {name, prefill(dtype, dim, shape.query_len, 4096), on, 1, false}, peak,
+                            accept[1 - wide], aim[1 - wide]);
+      }
+    }
+  };
+  rows(backend, "f32", DType::float32, fma_peak(backend), {0.84, 0.79}, {0.91, 0.88});
+  rows(backend, "bf16", DType::bfloat16, bf16_dot_peak(), {0.78, 0.70}, {0.87, 0.81});
+  if (available("cpu-avx2")) {
+    rows("cpu-avx2", "avx2 f32", DType::float32, fma_peak("cpu-avx2"), {0.88, 0.84}, {0.94, 0.91});
+  }
+  rows(backend, "f16", DType::float16, fma_peak(backend), {0.80, 0.75}, {0.88, 0.84});
+}
+
+void add_prefill_ratios(Suite& suite, const std::string& backend) {
+  const WorkloadSpec plain{"plain", prefill(DType::float32, 128, 512, 4096), backend, 1, false};
+  WorkloadSpec none = plain;
+  none.problem.options.transform = NoTransform{};
+  suite.times("transform against none, f32 D 128", plain, none, 1 / 1.025, 1 / 1.01);
+  const auto variant = [&](const char* name, auto change) {
+    WorkloadSpec spec = plain;
+    spec.name = name;
+    change(spec);
+    suite.times(fmt::format("{}, against plain", name), spec, plain, 0.93, 0.98);
+  };
+  variant("9 heads on 3", [](WorkloadSpec& s) { s.problem.shape.query_heads = 9, s.problem.shape.kv_heads = 3; });
+  variant("window 1024", [](WorkloadSpec& s) { s.problem.options.window = 1024; });
+  variant("4093 keys", [](WorkloadSpec& s) { s.problem.shape.kv_len = 4093; });
+  variant("sequence before heads", [](WorkloadSpec& s) { s.heads_inside = true; });
+}
+
+void add_decode(Suite& suite, const std::string& backend) {
+  constexpr std::int64_t kBeyondCaches = std::int64_t{1} << 30;
+  const std::int64_t l3 = std::max<std::int64_t>(::sysconf(_SC_LEVEL3_CACHE_SIZE), std::int64_t{1} << 23);
+  const std::int64_t in_l3 = std::min<std::int64_t>(l3 / 2, std::int64_t{1} << 26);
+  struct Type {
+    DType dtype;
+    double grouped_accept, grouped_aim;
+  };
+  for (const Type& type :
+       {Type{DType::float32, 0.85, 0.95}, {DType::float16, 0.78, 0.90}, {DType::bfloat16, 0.85, 0.95}}) {
+    const std::string name(name_of(type.dtype));
+    const auto spec = [&](std::int64_t bytes, std::int64_t heads) {
+      return WorkloadSpec{name, decode(type.dtype, bytes, heads, 8), backend, 1, false};
+    };
+    suite.share_of_read("decode from memory, " + name, spec(kBeyondCaches, 8), 0.90, 0.97);
+    suite.share_of_read("decode from memory, 4 heads on one, " + name, spec(kBeyondCaches, 32), type.grouped_accept,
+                        type.grouped_aim);
+    suite.read_rate("decode from L3, " + name, spec(in_l3, 8), 55, 62);
+    suite.read_rate("decode from L3, 4 heads on one, " + name, spec(in_l3, 32), 28, 38);
+  }
+}
+
+void add_threads(Suite& suite, const std::string& backend) {
+  const auto row = [&](const char* name, AttentionProblem problem, double accept, double aim) {
+    const WorkloadSpec one{name, problem, backend, 1, false};
+    WorkloadSpec two = one;
+    two.threads = 2;
+    const std::string title = fmt::format("2 threads against 1, {}", name);
+    if (::sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+      if (suite.wants(title)) suite.skip(title, accept, aim, "one processor");
+    } else {
+      suite.times(title, two, one, accept, aim);
+    }
+  };
+  row("8 heads", prefill(DType::float32, 128, 512, 4096), 1.9, 1.97);
+  row("1 head, prefill", prefill(DType::float32, 128, 2048, 4096, 1, 1), 1.8, 1.93);
+  row("1 head, decode", prefill(DType::float32, 128, 1, 1 << 20, 1, 1), 1.8, 1.93);
+}
+
+void add_memory(Suite& suite, const std::string& backend) {
+  for (const std::int64_t n : {std::int64_t{4096}, std::int64_t{131072}}) {
+    const WorkloadSpec spec{"memory", prefill(DType::float32, 128, n, n), backend, 2, false};
+    suite.workspace(fmt::format("workspace a thread, causal {}", n), spec, 8, 2);
+  }
+  suite.workspace("workspace a thread, decode 1 of 1048576",
+                  {"memory", prefill(DType::float32, 128, 1, 1 << 20, 32, 8), backend, 2, false}, 8, 2);
+}
+
+}  // namespace
+
+Result<std::vector<SuiteRow>> run_accept_suite(const SuiteOptions& options) {
+  const std::string backend = best_cpu_backend();
+  if (backend.empty()) return Status::unavailable("no CPU backend with a known peak runs here");
+  Suite suite(options);
+  add_prefill(suite, backend);
+  add_prefill_ratios(suite, backend);
+  add_decode(suite, backend);
+  add_threads(suite, backend);
+  add_memory(suite, backend);
+  if (!suite.status) return suite.status;
+  if (suite.rows.empty()) return Status::invalid(fmt::format("--case {}: no such row", options.only));
+  return std::move(suite.rows);
+}
+
+std::string figure_text(Unit unit, double figure) {
+  switch (unit) {
+    case Unit::share: return fmt::format("{:.1f} %", 100 * figure);
+    case Unit::times: return fmt::format("{:.3f} x", figure);
+    case Unit::gigabytes_per_second: return fmt::format("{:.1f} GB/s", figure);
+    case Unit::mebibytes: return fmt::format("{:.2f} MiB", figure);
+  }
+  return {};
+}
+
+std::string suite_text(const std::vector<SuiteRow>& rows) {
+  std::string text =
+      fmt::format("{:<44} {:>10} {:>7} {:>10} {:>10}  {}\n", "", "reached", "spread", "accept", "aim", "");
+  for (const SuiteRow& row : rows) {
+    const char* verdict = row.skipped                                                       ? "skipped"
+                          : !row.met()                                                      ? "MISSED"
+                          : (row.at_most ? row.reached <= row.aim : row.reached >= row.aim) ? "aim"
+                                                                                            : "accept";
+    text += fmt::format("{:<44} {:>10} {:>6.1f}% {:>10} {:>10}  {:<7} {}\n", row.name,
+                        row.skipped ? "-" : figure_text(row.unit, row.reached), 100 * row.spread,
+                        figure_text(row.unit, row.accept), figure_text(row.unit, row.aim), verdict, row.note);
+  }
+  const auto missed = std::count_if(rows.begin(), rows.end(), [](const SuiteRow& row) { return !row.met(); });
+  text += fmt::format("\n{} of {} rows reach accept\n", static_cast<std::ptrdiff_t>(rows.size()) - missed, rows.size());
+  return text;
+}
+
+}  // namespace siattn::bench

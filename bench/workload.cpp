@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/workload.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "verify/random.hpp"
+
+namespace siattn::bench {
+namespace {
+
+constexpr std::size_t kAlignment = 4096;
+
+TensorView view_at(const std::byte* data, DType dtype, const Shape4& shape, bool heads_inside) {
+  Shape4 strides = dense_strides(shape);
+  if (heads_inside) {
+    strides = {shape[1] * shape[2] * shape[3], shape[3], shape[1] * shape[3], 1};
+  }
+  return {data, dtype, shape, strides};
+}
+
+MutableTensorView writable(const TensorView& x) { return {const_cast<void*>(x.data), x.dtype, x.shape, x.strides}; }
+
+std::size_t bytes_of(const Shape4& shape, DType dtype) {
+  return static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]) * size_of(dtype);
+}
+
+/// Standard normal entries: a block of random ones, then again and again from another place in it, so that a gigabyte
+/// takes no longer than it must.
+void fill_gaussian(std::byte* to, std::size_t bytes, DType dtype, std::uint32_t stream) {
+  constexpr std::size_t kBlock = 65521;  // a prime: rows do not repeat
+  const std::size_t size = size_of(dtype);
+  std::vector<std::byte> block(kBlock * size);
+  const verify::Random random(1, stream);
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    const double x = random.gaussian(i);
+    const auto put = [&](auto value) { std::memcpy(block.data() + i * size, &value, sizeof(value)); };
+    if (dtype == DType::bfloat16) {
+      put(to_bfloat16(x));
+    } else if (dtype == DType::float16) {
+      put(to_float16(x));
+    } else if (dtype == DType::float64) {
+      put(x);
+    } else {
+      put(static_cast<float>(x));
+    }
+  }
+  for (std::size_t at = 0; at < bytes; at += block.size()) {
+    std::memcpy(to + at, block.data(), std::min(block.size(), bytes - at));
+  }
+}
+
+std::size_t round_up(std::size_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+void Workload::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
+
+Result<std::unique_ptr<Workload>> Workload::create(const WorkloadSpec& spec) {
+  auto plan = AttentionPlan::create(spec.problem, {spec.backend, spec.threads});
+  if (!plan) return plan.status();
+  auto workload = std::make_unique<Workload>(spec, *std::move(plan));
+  const AttentionShape& s = spec.problem.shape;
+  const DType dtype = spec.problem.dtype;
+  const Shape4 query{s.batch, s.query_heads, s.query_len, s.head_dim};
+  const Shape4 key{s.batch, s.kv_heads, s.kv_len, s.head_dim};
+  const Shape4 value{s.batch, s.kv_heads, s.kv_len, s.value_dim};
+  const Shape4 out{s.batch, s.query_heads, s.query_len, s.value_dim};
+  const Shape4 lse{s.batch, s.query_heads, s.query_len, 1};
+  std::size_t bytes = 0;
+  const auto take = [&bytes](std::size_t more) { return std::exchange(bytes, bytes + round_up(more)); };
+  const std::size_t key_at = take(bytes_of(key, dtype));
+  const std::size_t value_at = take(bytes_of(value, dtype));
+  workload->key_value_bytes_ = bytes;
+  const std::size_t query_at = take(bytes_of(query, dtype));
+  const std::size_t out_at = take(bytes_of(out, dtype));
+  const std::size_t lse_at = take(bytes_of(lse, DType::float32));
+  const std::size_t workspace_at = take(workload->plan_.workspace_bytes());
+  workload->memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(bytes, kAlignment))));
+  std::byte* const memory = workload->memory_.get();
+  if (memory == nullptr) return Status(StatusCode::out_of_memory, "out of memory");
+  fill_gaussian(memory + key_at, bytes_of(key, dtype), dtype, 2);
+  fill_gaussian(memory + value_at, bytes_of(value, dtype), dtype, 3);
+  fill_gaussian(memory + query_at, bytes_of(query, dtype), dtype, 1);
+  AttentionTensors& tensors = workload->tensors_;
+  tensors.query = view_at(memory + query_at, dtype, query, spec.heads_inside);
+  tensors.key = view_at(memory + key_at, dtype, key, spec.heads_inside);
+  tensors.value = view_at(memory + value_at, dtype, value, spec.heads_inside);
+  tensors.out = writable(view_at(memory + out_at, dtype, out, spec.heads_inside));
+  tensors.lse = writable(view_at(memory + lse_at, DType::float32, lse, spec.heads_inside));
+  workload->workspace_ = {memory + workspace_at, workload->plan_.workspace_bytes()};
+  return workload;
+}
+
+std::span<const std::byte> Workload::key_value() const noexcept { return {memory_.get(), key_value_bytes_}; }
+
+Result<verify::Comparison> Workload::validate() const {
+  if (Status status = run(); !status) return status;
+  // Plain loops: as many rows as take a moment, the last among them.
+  const AttentionShape& s = spec_.problem.shape;
+  const double row = static_cast<double>(s.kv_len) * static_cast<double>(s.head_dim + s.value_dim);
+  const auto rows = static_cast<std::int64_t>(std::clamp(2e7 / row, 2.0, 1000.0));
+  return verify::compare_with_reference(spec_.problem, tensors_, backend().numerics(spec_.problem.dtype), rows);
+}
+
+double Workload::flops() const noexcept {
+  const AttentionShape& s = spec_.problem.shape;
+  const AttentionOptions& options = spec_.problem.options;
+  const std::int64_t offset = options.query_offset.value_or(s.kv_len - s.query_len);
+  const std::int64_t window = options.window.value_or(std::int64_t{1} << 40);
+  double pairs = 0;
+  for (std::int64_t position = offset; position < offset + s.query_len; ++position) {
+    const std::int64_t behind = options.mask == Mask::causal ? 1 : window;
+    const std::int64_t last = std::clamp<std::int64_t>(position + behind, 0, s.kv_len);
+    pairs += static_cast<double>(last - std::clamp<std::int64_t>(position - window + 1, 0, last));
+  }
+  return 2 * pairs * static_cast<double>(s.head_dim + s.value_dim) * static_cast<double>(s.batch * s.query_heads);
+}
+
+}  // namespace siattn::bench

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef SIATTN_BENCH_WORKLOAD_HPP
+#define SIATTN_BENCH_WORKLOAD_HPP
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <siattn/backend.hpp>
+
+#include "bench/measure.hpp"
+#include "verify/compare.hpp"
+
+namespace siattn::bench {
+
+/// A problem as it is timed: where its tensors lie, on which backend, by how many threads.
+struct WorkloadSpec {
+  std::string name;
+  AttentionProblem problem;
+  std::string backend;
+  int threads = 1;
+  bool heads_inside = false;  ///< [batch, len, heads, dim] in place of [batch, heads, len, dim]
+};
+
+/// Tensors with Gaussian entries, the plan, its workspace. Memory is aligned to 64 bytes.
+class Workload {
+ public:
+  static Result<std::unique_ptr<Workload>> create(const WorkloadSpec& spec);
+  Workload(const WorkloadSpec& spec, AttentionPlan plan) : spec_(spec), plan_(std::move(plan)) {}
+
+  const WorkloadSpec& spec() const noexcept { return spec_; }
+  const Backend& backend() const noexcept { return plan_.backend(); }
+  std::size_t workspace_bytes() const noexcept { return plan_.workspace_bytes(); }
+  AttentionTensors tensors() const noexcept { return tensors_; }
+  /// K and V, one after the other.
+  std::span<const std::byte> key_value() const noexcept;
+
+  Status run() const { return plan_.run(tensors_, workspace_); }
+  /// Runs, and compares some rows of every head with the reference, within the bound.
+  Result<verify::Comparison> validate() const;
+
+  /// 2 FLOPs for each channel of each of the two products, over the pairs (query, key) that are visible.
+  double flops() const noexcept;
+  /// Of K and V, each read once.
+  double key_value_bytes() const noexcept { return static_cast<double>(key_value().size()); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const noexcept;
+  };
+
+  WorkloadSpec spec_;
+  AttentionPlan plan_;
+  std::unique_ptr<std::byte, Free> memory_;
+  std::size_t key_value_begin_ = 0, key_value_bytes_ = 0;
+  AttentionTensors tensors_;
+  std::span<std::byte> workspace_;
+};
+
+}  // namespace siattn::bench
+
+#endif  // SIATTN_BENCH_WORKLOAD_HPP
