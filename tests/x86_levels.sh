@@ -51,7 +51,6 @@ emulated SandyBridge cpu-sse2 sizes       # AVX, no AVX2
 emulated max,-fma cpu-sse2 probes         # AVX2, no fused multiply-add
 emulated max,-xsave cpu-sse2 probes       # AVX2, but the operating system saves no ymm registers
 emulated Haswell cpu-avx2 probes          # AVX2
-emulated Haswell cpu-avx2 not-finite
 
 # This machine, as far as it goes.
 export SIATTN_MAX_CPU_ISA
