@@ -4,6 +4,7 @@ set(SIATTN_CUDA AUTO CACHE STRING "CUDA backend: AUTO, ON or OFF")
 set(SIATTN_ONEDNN AUTO CACHE STRING "oneDNN backend: AUTO, ON or OFF")
 set_property(CACHE SIATTN_CUDA SIATTN_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 option(SIATTN_BUILD_TOOLS "Build the verification library and the siattn command" ${PROJECT_IS_TOP_LEVEL})
+option(SIATTN_BUILD_CLAIMS "Build the claims of the paper, siattn verify: they need MPFR" ON)
 option(SIATTN_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 set(SIATTN_SANITIZE "" CACHE STRING "Value for -fsanitize=, for example address,undefined or thread")
 

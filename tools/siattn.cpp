@@ -54,7 +54,9 @@ int main(int argc, char** argv) {
     add_table(app, exit_status);
     add_run(app, exit_status);
     add_decades(app, exit_status);
+#ifdef SIATTN_HAS_CLAIMS
     add_verify(app, exit_status);
+#endif
     add_conform(app, exit_status);
     add_bench(app, exit_status);
     check_values_strictly(app);
