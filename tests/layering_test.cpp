@@ -26,6 +26,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"dispatch", {"reference", "cpu", "gpu", "encoding"}},
     {"verify", {"reference", "cpu", "gpu", "encoding", "dispatch"}},
     {"tools", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify"}},
+    {"fuzz", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify", "tools"}},
 };
 
 std::vector<fs::path> sources(const std::string& folder) {
@@ -102,7 +103,7 @@ TEST(Layering, NothingButTheTestsIncludesTheTests) {
 TEST(License, EverySourceFileStartsWithItsIdentifier) {
   std::size_t count = 0;
   for (const char* folder : {"include", "reference", "cpu", "gpu", "encoding", "dispatch", "verify", "tools", "tests",
-                             "cmake", "examples"}) {
+                             "cmake", "examples", "fuzz"}) {
     if (!fs::exists(kRoot / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
       const fs::path& path = entry.path();

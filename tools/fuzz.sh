@@ -28,7 +28,7 @@ probe=$(mktemp -d)
 trap 'rm -rf "$probe"' EXIT
 echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' >"$probe/probe.cpp"
 if ! clang++ -fsanitize=fuzzer,address "$probe/probe.cpp" -o "$probe/probe" 2>"$probe/log"; then
-  echo "fuzz: SKIPPED: no clang++ with libFuzzer here; on Debian: apt-get install clang libclang-rt-14-dev" >&2
+  echo "fuzz: SKIPPED: no clang++ with libFuzzer here; on Debian: apt-get install clang libclang-rt-dev" >&2
   exit 2
 fi
 
