@@ -332,7 +332,8 @@ void require_good_run(const AttentionPlan& plan, const AttentionProblem& problem
             "every element is written, and strides change no bit", operand_names[k]);
   }
 
-  const bool tame = is_tame(problem);
+  // An input that begins where another does may read the NaN between the other's rows.
+  const bool tame = is_tame(problem) && std::ranges::all_of(std::span(tensors.operands).first(3), &Operand::has_memory);
   for (std::size_t k = 3; k < tensors.count(); ++k) {
     Operand& x = tensors.operands[k];
     for_each_element(x.view, [&](std::int64_t offset) {
