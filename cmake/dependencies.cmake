@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything here is a Debian package that tools/setup.sh installs.
-find_package(OpenMP REQUIRED COMPONENTS CXX)
+if(SIATTN_FUZZ)
+  add_library(OpenMP::OpenMP_CXX INTERFACE IMPORTED)
+  target_include_directories(OpenMP::OpenMP_CXX INTERFACE ${PROJECT_SOURCE_DIR}/fuzz/serial)
+else()
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()
 
 # xsimd by its include directory only: its CMake target links a library that Debian does not ship.
 find_path(SIATTN_XSIMD_INCLUDE xsimd/xsimd.hpp REQUIRED)

@@ -6,6 +6,7 @@ set_property(CACHE SIATTN_CUDA SIATTN_ONEDNN PROPERTY STRINGS AUTO ON OFF)
 option(SIATTN_BUILD_TOOLS "Build the verification library and the siattn command" ${PROJECT_IS_TOP_LEVEL})
 option(SIATTN_BUILD_CLAIMS "Build the claims of the paper, siattn verify: they need MPFR" ON)
 option(SIATTN_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(SIATTN_FUZZ "Build the fuzzing targets; see the preset fuzz" OFF)
 set(SIATTN_SANITIZE "" CACHE STRING "Value for -fsanitize=, for example address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

@@ -41,6 +41,15 @@ Status run_safe_after_fork(Body&& body) {
   return status;
 }
 
+/// Strides that no element needs may hold anything. Backends, which multiply by all of them, get 0 instead.
+template <class View>
+void clear_unused_strides(View& x) {
+  const bool empty = x.shape[0] == 0 || x.shape[1] == 0 || x.shape[2] == 0 || x.shape[3] == 0;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    if (empty || x.shape[axis] == 1) x.strides[axis] = 0;
+  }
+}
+
 Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem& problem, const Backend& backend,
                                                          int threads) {
   auto prepared = std::make_shared<PreparedAttention>();
@@ -98,7 +107,10 @@ Status AttentionPlan::run(const AttentionTensors& tensors, std::span<std::byte> 
       return Status::invalid(
           dispatch::text("workspace has ", workspace.size(), " bytes: expected at least ", workspace_bytes_));
     }
-    return run_safe_after_fork([&] { return backend_->run(*prepared_, tensors, workspace); });
+    AttentionTensors used = tensors;
+    for (TensorView* input : {&used.query, &used.key, &used.value}) clear_unused_strides(*input);
+    for (MutableTensorView* output : {&used.out, &used.lse}) clear_unused_strides(*output);
+    return run_safe_after_fork([&] { return backend_->run(*prepared_, used, workspace); });
   });
 }
 

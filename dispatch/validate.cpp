@@ -160,7 +160,7 @@ Status find_extent(Operand& operand) {
   overflow |= __builtin_mul_overflow(low, size, &low) || __builtin_mul_overflow(high, size, &high);
   const auto base = reinterpret_cast<std::uintptr_t>(x.data);
   if (!overflow) {
-    overflow |= low < 0 && base < static_cast<std::uintptr_t>(-low);
+    overflow |= base < std::uintptr_t{0} - static_cast<std::uintptr_t>(low);  // -low, the least int64 included
     overflow |= static_cast<std::uintptr_t>(high) > std::numeric_limits<std::uintptr_t>::max() - base;
   }
   if (overflow) {

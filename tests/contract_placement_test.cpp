@@ -181,14 +181,22 @@ TEST_P(PlacementOf, OffsetsMayExceed32Bits) {
 
 /// Strides of axes with one element, and of tensors with none, mean nothing.
 TEST_P(PlacementOf, StridesThatAreNeverUsedMayBeAnything) {
-  ProblemData data(problem({1, 1, 1, 1, 1, 8, 1}));
-  data.fill_gaussian(1);
-  data.clear_outputs();
-  AttentionTensors tensors = data.tensors();
-  for (TensorView* view : {&tensors.query, &tensors.key, &tensors.value}) view->strides = {-7, 0, 1 << 30, 1};
-  tensors.out.strides = tensors.lse.strides = {0, 0, -1, 99};
-  ASSERT_TRUE(run(backend(), data.problem(), tensors).ok());
-  EXPECT_TRUE(agrees(backend(), data));
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  for (const AttentionShape& shape : {AttentionShape{1, 1, 1, 1, 1, 8, 1}, AttentionShape{3, 2, 1, 2, 0, 8, 1},
+                                      AttentionShape{0, 2, 1, 2, 3, 8, 1}}) {
+    ProblemData data(problem(shape));
+    data.fill_gaussian(1);
+    data.clear_outputs();
+    AttentionTensors tensors = data.tensors();
+    if (shape.batch < 2) {
+      tensors.query.strides = {-7, most, 1 << 30, 1};
+      tensors.out.strides = tensors.lse.strides = {least, 0, -1, 99};
+    }
+    tensors.key.strides = tensors.value.strides = {most / 3, least, most, 1};
+    ASSERT_TRUE(run(backend(), data.problem(), tensors).ok());
+    EXPECT_TRUE(agrees(backend(), data));
+  }
 }
 
 /// run() takes what workspace_bytes() says, at any address, and nothing beyond it; what it holds does not matter.

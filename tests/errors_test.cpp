@@ -216,7 +216,9 @@ TEST_F(Errors, AddressesThatAreNoMultipleOfTheElement) {
 
 TEST_F(Errors, StridesThatReachOutsideTheAddressSpace) {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  for (const std::int64_t stride : {most, most / 2, most / 4, -most, std::numeric_limits<std::int64_t>::min()}) {
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  // least / 4: the first element of two sequences lies exactly 2^63 bytes below the second's.
+  for (const std::int64_t stride : {most, most / 2, most / 4, -most, least, least / 4}) {
     for (const int axis : {0, 1, 2}) {
       expect_invalid_tensors([=](auto& t) { t.query.strides[axis] = stride; }, {"query", "address space"});
       expect_invalid_tensors([=](auto& t) { t.out.strides[axis] = stride; }, {"out", "address space"});

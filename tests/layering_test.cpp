@@ -27,6 +27,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"verify", {"reference", "cpu", "gpu", "encoding", "dispatch"}},
     {"bench", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify"}},
     {"tools", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify", "bench"}},
+    {"fuzz", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify", "tools"}},
 };
 
 std::vector<fs::path> sources(const std::string& folder) {
@@ -103,7 +104,7 @@ TEST(Layering, NothingButTheTestsIncludesTheTests) {
 TEST(License, EverySourceFileStartsWithItsIdentifier) {
   std::size_t count = 0;
   for (const char* folder : {"include", "reference", "cpu", "gpu", "encoding", "dispatch", "verify", "bench", "tools",
-                             "tests", "cmake", "examples"}) {
+                             "tests", "cmake", "examples", "fuzz"}) {
     if (!fs::exists(kRoot / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {
       const fs::path& path = entry.path();

@@ -125,7 +125,8 @@ class Backend {
   /// What this backend wants to keep with the plan, beside the tables; made once, as run() allocates nothing.
   virtual std::shared_ptr<const void> prepare(const PreparedAttention& /*problem*/) const { return nullptr; }
 
-  /// Computes out (and lse). Everything has been validated; the workspace has the bytes asked for, at any alignment.
+  /// Computes out (and lse). Everything has been validated, and strides that no element needs are 0; the workspace has
+  /// the bytes asked for, at any alignment.
   virtual Status run(const PreparedAttention& problem, const AttentionTensors& tensors,
                      std::span<std::byte> workspace) const noexcept = 0;
 };
