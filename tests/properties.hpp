@@ -26,6 +26,24 @@ inline void showValue(const Recipe& recipe, std::ostream& stream) {
 /// A number low .. high; it shrinks towards low. (By way of a type: RapidCheck's templates are slow to compile.)
 inline rc::Gen<std::int64_t> between(std::int64_t low, std::int64_t high) { return rc::gen::inRange(low, high + 1); }
 
+/// Where a window or a query reaches a border of the keys, neither can shrink alone.
+inline rc::Seq<Recipe> shrink_together(const Recipe& recipe) {
+  std::vector<Recipe> shorter;
+  for (const std::int64_t less : {recipe.window / 2, std::int64_t{1}}) {
+    if (less < 1 || recipe.window <= less || recipe.kv_len <= less) continue;
+    shorter.push_back(recipe);
+    shorter.back().kv_len -= less;
+    shorter.back().window -= less;
+  }
+  for (const std::int64_t less : {recipe.query_len / 2, std::int64_t{1}}) {
+    if (less < 1 || recipe.query_len <= less || recipe.kv_len <= less) continue;
+    shorter.push_back(recipe);
+    shorter.back().kv_len -= less;
+    shorter.back().query_len -= less;
+  }
+  return rc::seq::fromContainer(std::move(shorter));
+}
+
 inline rc::Gen<Recipe> recipes() {
   // Mostly short, so that many are drawn; sometimes across the border of a chunk of keys, seldom of a split.
   const auto length = [](std::int64_t usual, std::int64_t long_, std::int64_t longest) {
@@ -33,7 +51,7 @@ inline rc::Gen<Recipe> recipes() {
         {{40, between(1, usual)}, {6, between(1, long_)}, {1, between(1, longest)}});
   };
   // In the order in which they shrink.
-  return rc::gen::build<Recipe>(
+  auto free = rc::gen::build<Recipe>(
       rc::gen::set(&Recipe::batch, between(1, 3)), rc::gen::set(&Recipe::query_len, length(20, 50, 150)),
       rc::gen::set(&Recipe::kv_len, length(70, 300, 1100)), rc::gen::set(&Recipe::kv_heads, between(1, 2)),
       rc::gen::set(&Recipe::group, between(1, 3)), rc::gen::set(&Recipe::head_dim, between(1, 20)),
@@ -41,6 +59,7 @@ inline rc::Gen<Recipe> recipes() {
       rc::gen::set(&Recipe::window, between(0, 40)), rc::gen::set(&Recipe::offset, between(0, 3)),
       rc::gen::set(&Recipe::sinks, between(0, 5)), rc::gen::set(&Recipe::transform, between(0, kTransformChoices - 1)),
       rc::gen::set(&Recipe::seed, rc::gen::inRange<std::uint64_t>(1, 1000)));
+  return rc::gen::shrink(std::move(free), shrink_together);
 }
 
 /// A problem, after `adjust` has made it one that the relation speaks of.
@@ -52,6 +71,11 @@ inline Recipe any_recipe(const std::function<void(Recipe&)>& adjust = [](Recipe&
 }
 
 inline std::int64_t draw(const char* name, std::int64_t low, std::int64_t high) { return *between(low, high).as(name); }
+
+/// -most .. most; it shrinks towards 0.
+inline std::int64_t draw_signed(const char* name, std::int64_t most) {
+  return *rc::gen::map(between(0, 2 * most), [](std::int64_t k) { return k % 2 == 0 ? -k / 2 : (k + 1) / 2; }).as(name);
+}
 
 inline void require(const ::testing::AssertionResult& result) {
   if (!result) RC_FAIL(result.message());

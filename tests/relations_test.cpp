@@ -30,8 +30,8 @@ TEST_P(Relations, AnyProblemAgreesWithTheReference) {
 TEST_P(Relations, AffineMapOfTheValuesMapsOut) {
   expect("V -> c V + b gives c out + b", [this] {
     const Recipe recipe = any_recipe();
-    const auto c = static_cast<double>(draw("c + 3", 0, 6) - 3);
-    const auto shift = static_cast<double>(draw("b + 5", 0, 10) - 5);
+    const auto c = static_cast<double>(draw_signed("c", 3));
+    const auto shift = static_cast<double>(draw_signed("b", 5));
     const auto on_grid = [](auto b, auto h, auto i, auto d) {
       return static_cast<double>((7 * b + 3 * h + 5 * i + d) % 33 - 16) / 4;
     };
@@ -102,7 +102,7 @@ TEST_P(Relations, WeightsSumToOneAndAreZeroBehindTheMask) {
 TEST_P(Relations, PowerOfTwoTimesTheValuesIsExact) {
   expect("V -> 2^e V gives 2^e out, bit by bit", [this] {
     const Recipe recipe = any_recipe();
-    const double factor = std::ldexp(1.0, static_cast<int>(draw("e + 3", 0, 6)) - 3);
+    const double factor = std::ldexp(1.0, static_cast<int>(draw_signed("e", 3)));
     const double least_normal = dtype() == DType::float16 ? 0x1p-14 : 0x1p-126;
     const double least = least_normal / std::min(factor, 1.0);  // below it one of the two is rounded to fewer digits
     ProblemData data = data_of(recipe, dtype());
@@ -370,7 +370,7 @@ TEST_P(Encoded, ShiftOfAllPositionsMovesNothing) {
   expect("all positions shifted", [this] {
     const Recipe recipe = any_recipe(for_encodings);
     const PositionEncoding encoding = encoding_choice(draw("encoding", 0, kEncodings - 1));
-    const std::int64_t shift = *rc::gen::inRange<std::int64_t>(-1000000, 1000001).as("shift");
+    const std::int64_t shift = draw_signed("shift", 1000000);
     ProblemData at_zero = encoded(recipe, encoding, 0, 0);
     ProblemData shifted = encoded(recipe, encoding, shift, shift);
     require_unmoved(at_zero, shifted);
