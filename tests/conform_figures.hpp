@@ -54,8 +54,10 @@ inline void expect_figures_near_record(bool quick) {
     }
   }
   if (measured.empty()) GTEST_SKIP() << "no figures on record for any backend that is available";
+  verify::ConformOptions options;
+  options.quick = quick;
   Figures figures;
-  for (const auto& check : verify::conform_checks(verify::run_conformance(measured, {.quick = quick}))) {
+  for (const auto& check : verify::conform_checks(verify::run_conformance(measured, options))) {
     figures[check.id] = check.figure;
   }
   for (const std::string& line : risen_figures(figures, record)) ADD_FAILURE() << line;

@@ -54,7 +54,8 @@ TEST_F(GuardedMemoryDeathTest, CopyHasGuardsOfItsOwn) {
 /// What is no guard page crashes as ever.
 TEST_F(GuardedMemoryDeathTest, OtherAddressesStillCrash) {
   const GuardedMemory memory("a buffer", 10, Guard::page_behind);
-  EXPECT_DEATH(touch(reinterpret_cast<const void*>(8)), "");
+  volatile std::uintptr_t nowhere = 8;
+  EXPECT_DEATH(touch(reinterpret_cast<const void*>(nowhere)), "");
 }
 
 /// Every buffer of a problem ends, and in the second variant begins, at a page that cannot be touched: in every type,

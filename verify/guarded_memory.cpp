@@ -158,7 +158,10 @@ GuardedMemory::GuardedMemory(const GuardedMemory& other) {
 GuardedMemory::~GuardedMemory() {
   if (base_ == nullptr) return;
 #if defined(__linux__)
-  if (guard_ != Guard::bytes) return unmap_pages(base_, guard_, size_);
+  if (guard_ != Guard::bytes) {
+    unmap_pages(base_, guard_, size_);
+    return;
+  }
 #endif
   ::operator delete(base_, kAlignment);
 }
