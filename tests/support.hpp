@@ -4,6 +4,7 @@
 #define SIATTN_TESTS_SUPPORT_HPP
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <variant>
 #include <vector>
 
 #include <siattn/backend.hpp>
@@ -127,17 +129,39 @@ inline Status run(const Backend& backend, ProblemData& data, int threads = 1) {
   return run(backend, data.problem(), data.tensors(), threads);
 }
 
+/// "scale-invariant tau 0.5 3.5", "none".
+inline std::string text_of(const LogitTransform& transform) {
+  const auto values = [](const PerHead& per_head) { return fmt::format("{}", fmt::join(per_head.values, " ")); };
+  return std::visit(
+      [&values](const auto& t) -> std::string {
+        using T = std::decay_t<decltype(t)>;
+        if constexpr (std::is_same_v<T, NoTransform>) {
+          return "none";
+        } else if constexpr (std::is_same_v<T, ScaleInvariant>) {
+          const bool common = t.alpha == kSqrtE && t.beta == kSqrtE;
+          return "scale-invariant tau " + values(t.tau) +
+                 (common ? "" : fmt::format(" alpha {} beta {}", t.alpha, t.beta));
+        } else if constexpr (std::is_same_v<T, LogN>) {
+          return "logn " + values(t.scale);
+        } else if constexpr (std::is_same_v<T, InfoScale>) {
+          return fmt::format("infoscale {}", t.train_length);
+        } else {
+          return t.slopes.values.empty() ? "alibi" : "alibi " + values(t.slopes);
+        }
+      },
+      transform);
+}
+
+/// In one line: "f32 batch 1, heads 2/1, 3 queries, 9 keys, dims 8 and 8, causal, window 5, 0 sinks, none".
 inline std::string text_of(const AttentionProblem& problem) {
   const AttentionShape& s = problem.shape;
   const AttentionOptions& o = problem.options;
-  const char* const transforms[] = {"none", "scale-invariant", "logn", "infoscale", "alibi"};
-  return fmt::format("{} batch {}, heads {}/{}, {} queries, {} keys, dims {} and {}, {}{}{}{}, {} sinks, {}",
-                     name_of(problem.dtype), s.batch, s.query_heads, s.kv_heads, s.query_len, s.kv_len, s.head_dim,
-                     s.value_dim, o.mask == Mask::causal ? "causal" : "bidirectional",
-                     o.window ? fmt::format(", window {}", *o.window) : "",
-                     o.query_offset ? fmt::format(", offset {}", *o.query_offset) : "",
-                     o.softmax_scale ? fmt::format(", softmax_scale {}", *o.softmax_scale) : "", o.n_sink,
-                     transforms[o.transform.index()]);
+  return fmt::format(
+      "{} batch {}, heads {}/{}, {} queries, {} keys, dims {} and {}, {}{}{}{}, {} sinks, {}", name_of(problem.dtype),
+      s.batch, s.query_heads, s.kv_heads, s.query_len, s.kv_len, s.head_dim, s.value_dim,
+      o.mask == Mask::causal ? "causal" : "bidirectional", o.window ? fmt::format(", window {}", *o.window) : "",
+      o.query_offset ? fmt::format(", offset {}", *o.query_offset) : "",
+      o.softmax_scale ? fmt::format(", softmax_scale {}", *o.softmax_scale) : "", o.n_sink, text_of(o.transform));
 }
 
 /// What stands in the outputs of `data` is right: every element within the bound, no guard written.
@@ -266,6 +290,7 @@ struct Recipe {
   std::int64_t transform = 0;  ///< transform_choice
   std::int64_t lengths = 0;    ///< 1: sequences of the batch end early, the second has no key, the third no query
   std::int64_t placement = 0;  ///< 0: dense, 1: heads inside, 2: padded rows off alignment
+  std::uint64_t seed = 1;      ///< of the data, which is Gaussian
 };
 
 inline AttentionProblem problem_of(const Recipe& r, DType dtype) {
@@ -281,10 +306,10 @@ inline AttentionProblem problem_of(const Recipe& r, DType dtype) {
   return problem;
 }
 
-inline ProblemData data_of(const Recipe& r, DType dtype, std::uint64_t seed = 1) {
+inline ProblemData data_of(const Recipe& r, DType dtype) {
   const Placement placements[] = {{}, {.heads_inside = true}, {.row_padding = 5, .misalignment = 1}};
   ProblemData data(problem_of(r, dtype), placements[r.placement]);
-  data.fill_gaussian(seed);
+  data.fill_gaussian(r.seed);
   for (std::int64_t b = 0; r.lengths == 1 && b < r.batch; ++b) {
     data.query_lengths.push_back(b == 2 ? 0 : std::max<std::int64_t>(r.query_len - b, 0));
     data.kv_lengths.push_back(b == 1 ? 0 : (r.kv_len + 1) / 2);

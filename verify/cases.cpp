@@ -307,6 +307,47 @@ void add_not_finite(Cases& cases) {
   }
 }
 
+/// Every buffer against a page that nobody may touch, on either side: a read one byte outside is a crash. Sizes that end
+/// within a vector, in each of the ways through a backend.
+void add_guards(Cases& cases) {
+  for (const Guard guard : {Guard::page_behind, Guard::page_before}) {
+    const char* const side = guard == Guard::page_behind ? "behind" : "before";
+    const auto add = [&](const std::string& name, const AttentionShape& shape,
+                         const AttentionOptions& options = {}) -> Case& {
+      Case& c = cases.add(fmt::format("{}-{}", side, name), shape, options);
+      c.placement.guard = guard;
+      return c;
+    };
+    for (const Index query_len : {Index{1}, Index{3}, Index{37}}) {
+      for (const Index dim : {Index{1}, Index{5}, Index{15}, Index{16}, Index{17}, Index{33}, Index{79}}) {
+        AttentionShape shape = shape_of(query_len, 67, dim, 4, 2);
+        shape.value_dim = dim == 16 ? 16 : dim % 16 + 2;
+        add(fmt::format("dim-{}-queries-{}", dim, query_len), shape);
+      }
+      for (const Index keys : {Index{0}, Index{1}, Index{257}}) {
+        add(fmt::format("keys-{}-queries-{}", keys, query_len), shape_of(query_len, keys, 9));
+      }
+      for (const bool heads_inside : {false, true}) {
+        AttentionShape shape = shape_of(query_len, 35, 19, 2, 1);
+        shape.batch = 2;
+        Case& c = add(fmt::format("{}-gap-3-queries-{}", heads_inside ? "bshd" : "bhsd", query_len), shape);
+        c.placement.heads_inside = heads_inside;
+        c.placement.row_padding = 3;
+      }
+      AttentionShape shape = shape_of(query_len, 41, 7, 2, 2);
+      shape.batch = 3;
+      AttentionOptions both;
+      both.mask = Mask::bidirectional;
+      both.window = 9;
+      both.n_sink = 3;
+      Case& c = add(fmt::format("lengths-queries-{}", query_len), shape, both);
+      c.query_lengths = {query_len, 0, 1};
+      c.kv_lengths = {41, 41, 30};
+    }
+    add("decode-1100", shape_of(1, 1100, 11, 3, 1));
+  }
+}
+
 }  // namespace
 
 std::vector<Case> conformance_cases(bool quick) {
@@ -317,7 +358,8 @@ std::vector<Case> conformance_cases(bool quick) {
   constexpr Feature features[] = {
       {"sizes", add_sizes},           {"dims", add_dims},     {"heads", add_heads},     {"positions", add_positions},
       {"windows", add_windows},       {"sinks", add_sinks},   {"strides", add_strides}, {"lengths", add_lengths},
-      {"transforms", add_transforms}, {"probes", add_probes}, {"range", add_range},     {"not-finite", add_not_finite}};
+      {"transforms", add_transforms}, {"probes", add_probes}, {"range", add_range},     {"not-finite", add_not_finite},
+      {"guards", add_guards}};
   std::vector<Case> all;
   for (const Feature& feature : features) {
     Cases cases(feature.name, quick);

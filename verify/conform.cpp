@@ -14,11 +14,16 @@ namespace {
 constexpr DType kTypes[] = {DType::float32, DType::bfloat16, DType::float16};
 
 /// Plans and runs on this backend itself, whatever the environment says. The backend may be one that is in no list.
-Status run_on(const Backend& backend, const AttentionProblem& problem, const AttentionTensors& tensors) {
+Status run_on(const Backend& backend, const AttentionProblem& problem, const AttentionTensors& tensors, Guard guard) {
   const auto plan = AttentionPlan::create_on(backend, problem);
   if (!plan) return plan.status();
-  const auto workspace = std::make_unique_for_overwrite<std::byte[]>(plan->workspace_bytes());
-  return plan->run(tensors, {workspace.get(), plan->workspace_bytes()});
+  const std::size_t bytes = plan->workspace_bytes();
+  if (guard != Guard::bytes) {
+    const GuardedMemory workspace("the workspace", bytes, guard);
+    return plan->run(tensors, {workspace.data(), bytes});
+  }
+  const auto workspace = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  return plan->run(tensors, {workspace.get(), bytes});
 }
 
 ConformRun run_case(const Backend& backend, const Case& test_case, DType dtype) {
@@ -26,7 +31,11 @@ ConformRun run_case(const Backend& backend, const Case& test_case, DType dtype) 
   ConformRun run{
       std::string(backend.name()), std::string(name_of(dtype)), test_case.feature, test_case.name, {}, {}, true, 0};
   ProblemData data = data_of(test_case, dtype);
-  run.status = run_on(backend, data.problem(), data.tensors());
+  {
+    const std::string what = fmt::format("{} {} on {}", run.backend, run.dtype, run.name);
+    const NamedCrashes names(what.c_str());
+    run.status = run_on(backend, data.problem(), data.tensors(), data.guard());
+  }
   if (run.status) {
     run.comparison = compare_with_reference(data.problem(), data.tensors(), backend.numerics(dtype));
     run.intact = data.intact();

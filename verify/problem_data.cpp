@@ -11,9 +11,6 @@
 namespace siattn::verify {
 namespace {
 
-constexpr std::size_t kGuardBytes = 256;
-constexpr std::byte kGuard{0xFF};  // 0xFF..FF is a NaN in every floating-point type
-
 void store(std::byte* at, DType dtype, double value) {
   const auto put = [at](auto rounded) { std::memcpy(at, &rounded, sizeof(rounded)); };
   switch (dtype) {
@@ -32,21 +29,21 @@ Shape4 strides_of(const Shape4& shape, const Placement& placement) {
 
 }  // namespace
 
-GuardedTensor::GuardedTensor(DType dtype, const Shape4& shape, const Placement& placement)
+GuardedTensor::GuardedTensor(DType dtype, const Shape4& shape, const Placement& placement, const char* name)
     : dtype_(dtype), shape_(shape), strides_(strides_of(shape, placement)) {
-  const std::size_t elements =
-      static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * (shape[3] + placement.row_padding));
-  memory_.assign(2 * kGuardBytes + 128 + elements * size_of(dtype), kGuard);
-  const auto base = reinterpret_cast<std::uintptr_t>(memory_.data());
-  const std::uintptr_t aligned = (base + kGuardBytes + 63) / 64 * 64;
-  start_ = aligned - base + static_cast<std::size_t>(placement.misalignment) * size_of(dtype);
+  const std::int64_t rows = shape[0] * shape[1] * shape[2];
+  // The gap behind the last row is no part of the tensor.
+  const std::int64_t gap = rows > 0 && placement.guard != Guard::bytes ? placement.row_padding : 0;
+  const auto elements = static_cast<std::size_t>(rows * (shape[3] + placement.row_padding) - gap);
+  memory_ = GuardedMemory(name, elements * size_of(dtype), placement.guard,
+                          static_cast<std::size_t>(placement.misalignment) * size_of(dtype));
 }
 
-MutableTensorView GuardedTensor::view() noexcept { return {memory_.data() + start_, dtype_, shape_, strides_}; }
+MutableTensorView GuardedTensor::view() noexcept { return {memory_.data(), dtype_, shape_, strides_}; }
 
 void GuardedTensor::set(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d, double value) {
   const std::int64_t offset = row_offset(view(), b, h, i) + d;
-  store(memory_.data() + start_ + static_cast<std::size_t>(offset) * size_of(dtype_), dtype_, value);
+  store(memory_.data() + static_cast<std::size_t>(offset) * size_of(dtype_), dtype_, value);
 }
 
 double GuardedTensor::get(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d) const {
@@ -59,38 +56,39 @@ void GuardedTensor::for_each_row(Visit visit) const {
     for (std::int64_t h = 0; h < shape_[1]; ++h) {
       for (std::int64_t i = 0; i < shape_[2]; ++i) {
         const std::int64_t offset = b * strides_[0] + h * strides_[1] + i * strides_[2];
-        visit(start_ + static_cast<std::size_t>(offset) * size_of(dtype_),
+        visit(memory_.start() + static_cast<std::size_t>(offset) * size_of(dtype_),
               static_cast<std::size_t>(shape_[3]) * size_of(dtype_));
       }
     }
   }
 }
 
-void GuardedTensor::clear() { std::fill(memory_.begin(), memory_.end(), kGuard); }
+void GuardedTensor::clear() { std::fill_n(memory_.all().data(), memory_.all().size(), std::byte{0xFF}); }
 
 bool GuardedTensor::intact() const {
-  std::vector<std::byte> copy = memory_;
+  std::vector<std::byte> copy(memory_.all().begin(), memory_.all().end());
   for_each_row([&copy](std::size_t at, std::size_t bytes) { std::memset(copy.data() + at, 0xFF, bytes); });
-  return std::all_of(copy.begin(), copy.end(), [](std::byte x) { return x == kGuard; });
+  return std::all_of(copy.begin(), copy.end(), [](std::byte x) { return x == std::byte{0xFF}; });
 }
 
 std::vector<std::byte> GuardedTensor::bits() const {
   std::vector<std::byte> result;
   for_each_row([&](std::size_t at, std::size_t bytes) {
-    result.insert(result.end(), memory_.begin() + static_cast<std::ptrdiff_t>(at),
-                  memory_.begin() + static_cast<std::ptrdiff_t>(at + bytes));
+    const auto row = memory_.all().subspan(at, bytes);
+    result.insert(result.end(), row.begin(), row.end());
   });
   return result;
 }
 
-ProblemData::ProblemData(const AttentionProblem& problem, const Placement& placement) : problem_(problem) {
+ProblemData::ProblemData(const AttentionProblem& problem, const Placement& placement)
+    : problem_(problem), guard_(placement.guard) {
   const AttentionShape& s = problem.shape;
-  query = GuardedTensor(problem.dtype, {s.batch, s.query_heads, s.query_len, s.head_dim}, placement);
-  key = GuardedTensor(problem.dtype, {s.batch, s.kv_heads, s.kv_len, s.head_dim}, placement);
-  value = GuardedTensor(problem.dtype, {s.batch, s.kv_heads, s.kv_len, s.value_dim}, placement);
-  out = GuardedTensor(problem.dtype, {s.batch, s.query_heads, s.query_len, s.value_dim}, placement);
+  query = GuardedTensor(problem.dtype, {s.batch, s.query_heads, s.query_len, s.head_dim}, placement, "query");
+  key = GuardedTensor(problem.dtype, {s.batch, s.kv_heads, s.kv_len, s.head_dim}, placement, "key");
+  value = GuardedTensor(problem.dtype, {s.batch, s.kv_heads, s.kv_len, s.value_dim}, placement, "value");
+  out = GuardedTensor(problem.dtype, {s.batch, s.query_heads, s.query_len, s.value_dim}, placement, "out");
   lse = GuardedTensor(problem.dtype == DType::float64 ? DType::float64 : DType::float32,
-                      {s.batch, s.query_heads, s.query_len, 1}, placement);
+                      {s.batch, s.query_heads, s.query_len, 1}, placement, "lse");
 }
 
 void ProblemData::fill(const Fill& query_fill, const Fill& key_fill, const Fill& value_fill) {
@@ -133,6 +131,15 @@ AttentionTensors ProblemData::tensors() {
   tensors.lse = lse.view();
   tensors.query_lengths = query_lengths;
   tensors.kv_lengths = kv_lengths;
+  if (guard_ == Guard::bytes) return tensors;
+  const auto between_pages = [this](const char* name, const std::vector<std::int64_t>& lengths, GuardedMemory& memory) {
+    const std::size_t bytes = lengths.size() * sizeof(std::int64_t);
+    memory = GuardedMemory(name, bytes, guard_);
+    if (bytes > 0) std::memcpy(memory.data(), lengths.data(), bytes);
+    return std::span(reinterpret_cast<const std::int64_t*>(memory.data()), lengths.size());
+  };
+  tensors.query_lengths = between_pages("query_lengths", query_lengths, guarded_query_lengths_);
+  tensors.kv_lengths = between_pages("kv_lengths", kv_lengths, guarded_kv_lengths_);
   return tensors;
 }
 
