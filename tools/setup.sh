@@ -15,6 +15,8 @@ test_packages=(
   libgtest-dev librapidcheck-dev
   binutils                # nm and objdump: what the kernels' object files hold
   python3-numpy python3-mpmath  # the independent check
+  g++-aarch64-linux-gnu qemu-user-static  # the NEON kernels and older x86 levels, emulated
+  clang libclang-rt-dev   # libFuzzer
 )
 
 packages=("${build_packages[@]}")

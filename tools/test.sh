@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, runs the tests.  test.sh [PRESET [CTEST ARGUMENTS ...]]
-#   tools/test.sh                     release: everything, then the fast tests again under the sanitizers
+#   tools/test.sh                     the fast tests under the address and undefined-behaviour sanitizers, those with
+#                                     threads under the thread sanitizer, then everything in release
 #   tools/test.sh release -L fast     the fast tests only
-#   tools/test.sh asan-ubsan | tsan | debug
+#   tools/test.sh asan-ubsan -L fast | tsan -L threads | debug
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/setup.sh --test
@@ -24,5 +25,6 @@ if (($#)); then
   build_and_test "$preset" all "$@"
 else
   build_and_test asan-ubsan fast_tests -L fast
+  build_and_test tsan thread_tests -L threads
   build_and_test release all
 fi
