@@ -229,7 +229,7 @@ class Checks:
         if target == "independent":
             return [sys.executable, str(self._shop.source / "tests/independent/check_run.py"), "--tool", tool]
         backend, dtype = target.split("/")
-        return [tool, "conform", "--json", "--backend", backend, "--dtype", dtype] + ([] if whole else ["--quick"])
+        return [tool, "conform", "--json", "--fail-fast", "--backend", backend, "--dtype", dtype] + ([] if whole else ["--quick"])
 
     def _run(self, target: str, whole: bool) -> Optional[str]:
         """What failed, or None."""

@@ -161,6 +161,17 @@ void add_strides(Cases& cases) {
       }
     }
   }
+  // A window, so that the keys of a chunk do not begin at its first.
+  for (const Index query_len : {Index{1}, Index{20}}) {
+    for (const bool windowed : {false, true}) {
+      AttentionOptions options;
+      if (windowed) options.window = 60;
+      cases
+          .add(fmt::format("far-{}queries-{}", windowed ? "window-60-" : "", query_len), shape_of(query_len, 300, 8),
+               options)
+          .far = true;
+    }
+  }
 }
 
 void add_lengths(Cases& cases) {
@@ -225,6 +236,20 @@ void add_probe(Cases& cases, const std::string& name, Index n, Index query_len, 
   };
 }
 
+/// Logits that jump at the border of a chunk or split, by little or by far more than exp can hold, down or up.
+void add_cliffs(Cases& cases) {
+  const auto thirds = [](Index j, Index c, Index n) { return j * 3 / n == c ? 1.0 : 0.0; };
+  for (const Index border : {Index{256}, Index{1024}}) {
+    for (const Index queries : {Index{1}, Index{20}}) {
+      for (const double height : {-1000.0, -2.0, 2.0, 1000.0}) {
+        add_probe(
+            cases, fmt::format("cliff-{}", height), border + 60, queries, NoTransform{},
+            [=](Index j, Index) { return j < border ? 0.0 : height; }, thirds, 3);
+      }
+    }
+  }
+}
+
 void add_probes(Cases& cases) {
   const LogitTransform tau_1 = ScaleInvariant{.tau = 1};
   const LogitTransform flat = ScaleInvariant{.tau = 1e30};
@@ -259,6 +284,7 @@ void add_probes(Cases& cases) {
           position);
     }
   }
+  add_cliffs(cases);
 }
 
 void add_scaled(Cases& cases, const std::string& name, double scale, double key_scale, double value_scale) {
@@ -285,6 +311,33 @@ void add_range(Cases& cases) {
   add_scaled(cases, "tiny-keys", 1, 1e-6, 1);
   add_scaled(cases, "tiny-values", 0.2, 1, 1e-7);
   add_scaled(cases, "large-values", 0.2, 1, 1e4);
+}
+
+/// Several chunks of 256 keys and splits of 1024, for few query rows and for many.
+void add_long(Cases& cases) {
+  const auto add = [&cases](const char* name, const AttentionOptions& options) {
+    for (const auto& [queries, keys] : {std::pair<Index, Index>{1, 2100}, {4, 2100}, {4, 700}, {20, 700}}) {
+      cases.add(fmt::format("{}-{}x{}", name, queries, keys), shape_of(queries, keys, 8, 2, 1), options);
+    }
+  };
+  add("plain", {});
+  add("sharp", {.softmax_scale = 3});
+  add("sinks-300", {.n_sink = 300});
+  add("window-10", {.window = 10});
+  add("window-250-sinks-530", {.window = 250, .n_sink = 530});
+  add("logn-window-300", {.transform = LogN{{0.3, 0.5}}, .window = 300});
+  if (!cases.quick()) {
+    add("sinks-1500", {.n_sink = 1500});
+    add("window-1100", {.window = 1100});
+    add("bidirectional-window-400", {.mask = Mask::bidirectional, .window = 400, .query_offset = 500});
+    add("offset-520", {.query_offset = 520});
+  }
+  // Waves of splits: a sequence that begins in one and ends in the next, one that passes through several.
+  for (const auto& [batch, keys] : {std::pair<Index, Index>{6, 2049}, {1, 35000}}) {
+    AttentionShape shape = shape_of(1, keys, 4);
+    shape.batch = batch;
+    cases.add(fmt::format("waves-{}x{}", batch, keys), shape).threads = 1;
+  }
 }
 
 /// A NaN or an infinity in one key or value: rows that see it and rows that do not.
@@ -317,7 +370,8 @@ std::vector<Case> conformance_cases(bool quick) {
   constexpr Feature features[] = {
       {"sizes", add_sizes},           {"dims", add_dims},     {"heads", add_heads},     {"positions", add_positions},
       {"windows", add_windows},       {"sinks", add_sinks},   {"strides", add_strides}, {"lengths", add_lengths},
-      {"transforms", add_transforms}, {"probes", add_probes}, {"range", add_range},     {"not-finite", add_not_finite}};
+      {"transforms", add_transforms}, {"probes", add_probes}, {"range", add_range},     {"not-finite", add_not_finite},
+      {"long", add_long}};
   std::vector<Case> all;
   for (const Feature& feature : features) {
     Cases cases(feature.name, quick);
