@@ -181,8 +181,9 @@ class Workshop:
         if listed.returncode == 0:
             names = [n for n in os.fsdecode(listed.stdout).split("\0") if n and (ROOT / n).is_file()]
         else:  # not a git checkout
+            builds = [p.parent for p in ROOT.rglob("CMakeCache.txt")]
             names = [str(p.relative_to(ROOT)) for p in ROOT.rglob("*")
-                     if p.is_file() and p.relative_to(ROOT).parts[0] not in ("build", ".git")]
+                     if p.is_file() and not any(p.is_relative_to(b) for b in builds)]
         for path in [p for p in self.source.rglob("*") if p.is_file()]:
             if str(path.relative_to(self.source)) not in names:
                 path.unlink()
@@ -264,7 +265,7 @@ class Checks:
         self.targets += sorted({m.by for m in needed} - {"conform"})
         # One after the other: these times set the patience for the mutants.
         for target in self.targets:
-            for whole in (False, True):
+            for whole in (False, True) if "/" in target else (False,):
                 failure = self._run(target, whole)
                 if failure:
                     raise Failure(f"the unmutated sources fail, {target}: {failure}")
@@ -273,14 +274,12 @@ class Checks:
         """Target -> what killed it there; and the targets where it survived."""
         left = [t for t in self.targets if matches(t, mutant.on)]
         killed: Dict[str, str] = {}
-        for whole in (False, True):
+        for whole in (False, True) if mutant.by == "conform" else (False,):
             with concurrent.futures.ThreadPoolExecutor(self._shop.jobs) as pool:
                 for target, failure in zip(left, pool.map(lambda t: self._run(t, whole), left)):
                     if failure:
-                        killed[target] = failure + (" (whole set)" if whole and mutant.by == "conform" else "")
+                        killed[target] = failure + (" (whole set)" if whole else "")
             left = [t for t in left if t not in killed]
-            if mutant.by != "conform":
-                break
         return killed, left
 
 

@@ -105,6 +105,8 @@ void add_heads(Cases& cases) {
       };
     }
   }
+  // One thread takes 38 queries of each head, and tiles of 96 rows end amid a head.
+  cases.add("tiles-across-heads", shape_of(100, 100, 8, 5, 1)).threads = 1;
 }
 
 void add_positions(Cases& cases) {
@@ -185,7 +187,7 @@ void add_lengths(Cases& cases) {
       Case& c = cases.add(fmt::format("{}-{}", mask == Mask::causal ? "causal" : "bidirectional",
                                       fixed_offset ? "offset-12" : "at-the-end"),
                           shape, options);
-      c.query_lengths = {9, 0, 3, 9, 1, 9};
+      c.query_lengths = {9, 0, 3, 9, 1, 7};  // with two heads 4 queries stream, 7 do not
       c.kv_lengths = {40, 40, 0, 1, 33, 5};
     }
   }
@@ -324,6 +326,7 @@ void add_long(Cases& cases) {
   add("sharp", {.softmax_scale = 3});
   add("sinks-300", {.n_sink = 300});
   add("window-10", {.window = 10});
+  add("window-187", {.window = 187});  // some of 4 queries before 700 keys see the second chunk
   add("window-250-sinks-530", {.window = 250, .n_sink = 530});
   add("logn-window-300", {.transform = LogN{{0.3, 0.5}}, .window = 300});
   if (!cases.quick()) {
@@ -367,11 +370,19 @@ std::vector<Case> conformance_cases(bool quick) {
     const char* name;
     void (*add)(Cases&);
   };
-  constexpr Feature features[] = {
-      {"sizes", add_sizes},           {"dims", add_dims},     {"heads", add_heads},     {"positions", add_positions},
-      {"windows", add_windows},       {"sinks", add_sinks},   {"strides", add_strides}, {"lengths", add_lengths},
-      {"transforms", add_transforms}, {"probes", add_probes}, {"range", add_range},     {"not-finite", add_not_finite},
-      {"long", add_long}};
+  constexpr Feature features[] = {{"sizes", add_sizes},
+                                  {"dims", add_dims},
+                                  {"heads", add_heads},
+                                  {"positions", add_positions},
+                                  {"windows", add_windows},
+                                  {"sinks", add_sinks},
+                                  {"strides", add_strides},
+                                  {"lengths", add_lengths},
+                                  {"transforms", add_transforms},
+                                  {"probes", add_probes},
+                                  {"range", add_range},
+                                  {"not-finite", add_not_finite},
+                                  {"long", add_long}};
   std::vector<Case> all;
   for (const Feature& feature : features) {
     Cases cases(feature.name, quick);

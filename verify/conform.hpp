@@ -30,7 +30,7 @@ struct ConformRun {
   std::string name;  ///< of the case
   Status status;     ///< of planning and running
   Comparison comparison;
-  bool intact = true;    ///< nothing outside the outputs was written
+  bool intact = true;     ///< nothing outside the outputs was written
   bool left_out = false;  ///< no address space for a far case: not run
   double seconds = 0;
 
