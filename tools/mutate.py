@@ -228,7 +228,9 @@ class Checks:
         if target == "verify":
             return [tool, "verify", "--json"]
         if target == "independent":
-            return [sys.executable, str(self._shop.source / "tests/independent/check_run.py"), "--tool", tool]
+            # Debian's interpreter first: it is the one whose packages tools/setup.sh installs.
+            python = shutil.which("python3", path="/usr/bin") or sys.executable
+            return [python, str(self._shop.source / "tests/independent/check_run.py"), "--tool", tool]
         backend, dtype = target.split("/")
         return [tool, "conform", "--json", "--fail-fast", "--backend", backend, "--dtype", dtype] + ([] if whole else ["--quick"])
 
