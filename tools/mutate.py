@@ -353,7 +353,7 @@ def as_json(outcomes: List[Outcome]) -> str:
 
 
 def print_outcome(o: Outcome):
-    print(f"{o.mutant.name:<44} {o.verdict():<9} {where_text(o):<8} {by_text(o)}", flush=True)
+    print(f"{o.mutant.name:<51} {o.verdict():<9} {where_text(o):<8} {by_text(o)}", flush=True)
     if o.mutant.because:
         print(f"    survives because: {o.mutant.because}", flush=True)
     if o.verdict() == "KILLED":
@@ -392,7 +392,7 @@ def run(args, processes: Processes, folder: Path) -> int:
     mutants = selected(mutants, args)
     if args.list:
         for mutant in mutants:
-            print(f"{mutant.name:<44} {mutant.file:<28} {mutant.by}{' quick' if mutant.quick else ''}"
+            print(f"{mutant.name:<51} {mutant.file:<28} {mutant.by}{' quick' if mutant.quick else ''}"
                   f"{' explained' if mutant.because else ''}")
         return 0
     shop = Workshop(folder, args.jobs, processes)
