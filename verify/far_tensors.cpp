@@ -2,6 +2,7 @@
 #include "verify/far_tensors.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -34,15 +35,22 @@ void FarTensors::spread(View& view) {
   const Shape4& shape = view.shape;
   const std::int64_t stride = far_stride(shape[2]);
   view.strides = {shape[1] * shape[2] * stride, shape[2] * stride, stride, 1};
-  const auto bytes = static_cast<std::size_t>(shape[0] * view.strides[0]) * size_of(view.dtype);
-  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const std::int64_t last_row =
+      (shape[0] - 1) * view.strides[0] + (shape[1] - 1) * view.strides[1] + (shape[2] - 1) * view.strides[2];
+  const std::size_t used = static_cast<std::size_t>(last_row + shape[3]) * size_of(view.dtype);
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::size_t readable = (used + page - 1) / page * page;
+  void* const at =
+      ::mmap(nullptr, readable + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) {
     mapped_ = false;
     return;
   }
-  ::madvise(at, bytes, MADV_NOHUGEPAGE);  // a page of 4 KiB for each row, not of 2 MiB
-  mappings_.push_back({at, bytes});
-  view.data = at;
+  mappings_.push_back({at, readable + page});
+  auto* const end = static_cast<std::byte*>(at) + readable;
+  ::madvise(at, readable, MADV_NOHUGEPAGE);  // a small page for each row, not a huge one
+  if (::mprotect(end, page, PROT_NONE) != 0) mapped_ = false;
+  view.data = end - used;
 }
 
 FarTensors::FarTensors(const AttentionTensors& near) : near_(near), far_(near) {

@@ -10,7 +10,8 @@
 namespace siattn::verify {
 
 /// The same tensors with rows so far apart that the offsets of late ones, and of late ones within 256 rows of another,
-/// exceed 2^31 elements. Address space that is reserved and, but for the rows, never touched: megabytes of memory.
+/// exceed 2^31 elements. Behind the last row begins a page that cannot be read or written: a program that goes on
+/// reading ends there. Address space is reserved and, but for the rows, never touched: megabytes of memory.
 class FarTensors {
  public:
   /// Copies the rows of the inputs. The tensors have to stay.
