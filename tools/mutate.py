@@ -127,7 +127,7 @@ def load_mutants() -> List[Mutant]:
 
 
 class Processes:
-    """Children in sessions of their own, so that all they started ends with them."""
+    """Children in sessions of their own, which end when this program does."""
 
     def __init__(self):
         self._lock = threading.RLock()  # stop() may interrupt its holder
@@ -160,9 +160,15 @@ class Processes:
 
     @staticmethod
     def _end(child):
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+        """Asks first: ninja's jobs are not in its group, and only ninja knows them."""
+        for request in (signal.SIGTERM, signal.SIGKILL):
+            if child.poll() is not None:
+                return
+            os.killpg(child.pid, request)
+            try:
+                child.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                pass
 
 
 class Workshop:
