@@ -238,7 +238,8 @@ class Checks:
             python = shutil.which("python3", path="/usr/bin") or sys.executable
             return [python, str(self._shop.source / "tests/independent/check_run.py"), "--tool", tool]
         backend, dtype = target.split("/")
-        return [tool, "conform", "--json", "--fail-fast", "--backend", backend, "--dtype", dtype] + ([] if whole else ["--quick"])
+        part = [] if whole else ["--quick"]
+        return [tool, "conform", "--json", "--fail-fast", "--backend", backend, "--dtype", dtype] + part
 
     def _run(self, target: str, whole: bool) -> Optional[str]:
         """What failed, or None."""
