@@ -54,6 +54,7 @@ void add_conform(CLI::App& app, int& exit_status) {
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   command->add_option("--case", arguments->options.only, "cases whose name begins with this [all]");
   command->add_flag("--quick", arguments->options.quick, "a part of the cases that takes seconds");
+  command->add_flag("--fail-fast", arguments->options.fail_fast, "end with the first case that fails");
   arguments->report.add_to(*command);
   command->callback([arguments, &exit_status] { exit_status = run_conform(*arguments); });
 }

@@ -105,6 +105,8 @@ void add_heads(Cases& cases) {
       };
     }
   }
+  // One thread takes 38 queries of each head, and tiles of 96 rows end amid a head.
+  cases.add("tiles-across-heads", shape_of(100, 100, 8, 5, 1)).threads = 1;
 }
 
 void add_positions(Cases& cases) {
@@ -161,6 +163,17 @@ void add_strides(Cases& cases) {
       }
     }
   }
+  // A window, so that the keys of a chunk do not begin at its first; 7 channels, so that every vector has a tail.
+  for (const Index query_len : {Index{1}, Index{20}}) {
+    for (const bool windowed : {false, true}) {
+      AttentionOptions options;
+      if (windowed) options.window = 60;
+      cases
+          .add(fmt::format("far-{}queries-{}", windowed ? "window-60-" : "", query_len), shape_of(query_len, 300, 7),
+               options)
+          .far = true;
+    }
+  }
 }
 
 void add_lengths(Cases& cases) {
@@ -174,7 +187,7 @@ void add_lengths(Cases& cases) {
       Case& c = cases.add(fmt::format("{}-{}", mask == Mask::causal ? "causal" : "bidirectional",
                                       fixed_offset ? "offset-12" : "at-the-end"),
                           shape, options);
-      c.query_lengths = {9, 0, 3, 9, 1, 9};
+      c.query_lengths = {9, 0, 3, 9, 1, 7};  // with two heads 4 queries stream, 7 do not
       c.kv_lengths = {40, 40, 0, 1, 33, 5};
     }
   }
@@ -225,6 +238,20 @@ void add_probe(Cases& cases, const std::string& name, Index n, Index query_len, 
   };
 }
 
+/// Logits that jump at the border of a chunk or split, by little or by far more than exp can hold, down or up.
+void add_cliffs(Cases& cases) {
+  const auto thirds = [](Index j, Index c, Index n) { return j * 3 / n == c ? 1.0 : 0.0; };
+  for (const Index border : {Index{256}, Index{1024}}) {
+    for (const Index queries : {Index{1}, Index{20}}) {
+      for (const double height : {-1000.0, -2.0, 2.0, 1000.0}) {
+        add_probe(
+            cases, fmt::format("cliff-{}", height), border + 60, queries, NoTransform{},
+            [=](Index j, Index) { return j < border ? 0.0 : height; }, thirds, 3);
+      }
+    }
+  }
+}
+
 void add_probes(Cases& cases) {
   const LogitTransform tau_1 = ScaleInvariant{.tau = 1};
   const LogitTransform flat = ScaleInvariant{.tau = 1e30};
@@ -259,6 +286,7 @@ void add_probes(Cases& cases) {
           position);
     }
   }
+  add_cliffs(cases);
 }
 
 void add_scaled(Cases& cases, const std::string& name, double scale, double key_scale, double value_scale) {
@@ -287,22 +315,53 @@ void add_range(Cases& cases) {
   add_scaled(cases, "large-values", 0.2, 1, 1e4);
 }
 
+/// Several chunks of 256 keys and splits of 1024, for few query rows and for many.
+void add_long(Cases& cases) {
+  const auto add = [&cases](const char* name, const AttentionOptions& options) {
+    for (const auto& [queries, keys] : {std::pair<Index, Index>{1, 2100}, {4, 2100}, {4, 700}, {20, 700}}) {
+      cases.add(fmt::format("{}-{}x{}", name, queries, keys), shape_of(queries, keys, 8, 2, 1), options);
+    }
+  };
+  add("plain", {});
+  add("sharp", {.softmax_scale = 3});
+  add("sinks-300", {.n_sink = 300});
+  add("window-10", {.window = 10});
+  add("window-187", {.window = 187});  // some of 4 queries before 700 keys see the second chunk
+  add("window-250-sinks-530", {.window = 250, .n_sink = 530});
+  add("logn-window-300", {.transform = LogN{{0.3, 0.5}}, .window = 300});
+  if (!cases.quick()) {
+    add("sinks-1500", {.n_sink = 1500});
+    add("window-1100", {.window = 1100});
+    add("bidirectional-window-400", {.mask = Mask::bidirectional, .window = 400, .query_offset = 500});
+    add("offset-520", {.query_offset = 520});
+  }
+  // Waves of splits: a sequence that begins in one and ends in the next, one that passes through several.
+  for (const auto& [batch, keys] : {std::pair<Index, Index>{6, 2049}, {1, 35000}}) {
+    AttentionShape shape = shape_of(1, keys, 4);
+    shape.batch = batch;
+    cases.add(fmt::format("waves-{}x{}", batch, keys), shape).threads = 1;
+  }
+}
+
 /// A NaN or an infinity in one key or value: rows that see it and rows that do not.
 void add_not_finite(Cases& cases) {
+  const auto add = [&cases](double bad, bool in_value, Index at, Index query_len) {
+    AttentionOptions options;
+    options.window = 50;
+    Case& c = cases.add(fmt::format("{}-in-{}-{}-queries-{}", bad, in_value ? "value" : "key", at, query_len),
+                        shape_of(query_len, 70, 9, 2, 1), options);
+    c.fill = [=](ProblemData& data) {
+      data.fill_gaussian(13);
+      // Positive queries in channel 2: a key of -infinity there is a weight of 0, one of +infinity has no limit.
+      for (Index i = 0; i < query_len; ++i) data.query.set(0, 0, i, 2, 0.5), data.query.set(0, 1, i, 2, 0.25);
+      (in_value ? data.value : data.key).set(0, 0, at, 2, bad);
+    };
+  };
   for (const double bad : {kNaN, kInfinity, -kInfinity}) {
     for (const bool in_value : {false, true}) {
-      for (const Index at : {Index{0}, Index{3}, Index{40}, Index{69}}) {
-        AttentionOptions options;
-        options.window = 50;
-        Case& c = cases.add(fmt::format("{}-in-{}-{}", bad, in_value ? "value" : "key", at), shape_of(70, 70, 9, 2, 1),
-                            options);
-        c.fill = [=](ProblemData& data) {
-          data.fill_gaussian(13);
-          // Positive queries in channel 2: a key of -infinity there is a weight of 0, one of +infinity has no limit.
-          for (Index i = 0; i < 70; ++i) data.query.set(0, 0, i, 2, 0.5), data.query.set(0, 1, i, 2, 0.25);
-          (in_value ? data.value : data.key).set(0, 0, at, 2, bad);
-        };
-      }
+      for (const Index at : {Index{0}, Index{3}, Index{40}, Index{69}}) add(bad, in_value, at, 70);
+      // 4 queries see from 17, 18, 19, 20 to 66, 67, 68, 69.
+      for (const Index at : {Index{0}, Index{18}, Index{40}, Index{67}, Index{69}}) add(bad, in_value, at, 4);
     }
   }
 }
@@ -355,11 +414,20 @@ std::vector<Case> conformance_cases(bool quick) {
     const char* name;
     void (*add)(Cases&);
   };
-  constexpr Feature features[] = {
-      {"sizes", add_sizes},           {"dims", add_dims},     {"heads", add_heads},     {"positions", add_positions},
-      {"windows", add_windows},       {"sinks", add_sinks},   {"strides", add_strides}, {"lengths", add_lengths},
-      {"transforms", add_transforms}, {"probes", add_probes}, {"range", add_range},     {"not-finite", add_not_finite},
-      {"guards", add_guards}};
+  constexpr Feature features[] = {{"sizes", add_sizes},
+                                  {"dims", add_dims},
+                                  {"heads", add_heads},
+                                  {"positions", add_positions},
+                                  {"windows", add_windows},
+                                  {"sinks", add_sinks},
+                                  {"strides", add_strides},
+                                  {"lengths", add_lengths},
+                                  {"transforms", add_transforms},
+                                  {"probes", add_probes},
+                                  {"range", add_range},
+                                  {"not-finite", add_not_finite},
+                                  {"long", add_long},
+                                  {"guards", add_guards}};
   std::vector<Case> all;
   for (const Feature& feature : features) {
     Cases cases(feature.name, quick);

@@ -20,6 +20,8 @@ struct Case {
   std::string name;     ///< unique: "sizes/causal-33"
   AttentionProblem problem;
   Placement placement;
+  bool far = false;  ///< rows lie so far apart that offsets exceed 32 bits, see far_tensors.hpp
+  int threads = 0;   ///< 0: as many as the backend would take
   std::vector<std::int64_t> query_lengths, kv_lengths;
   std::function<void(ProblemData&)> fill;  ///< empty: Gaussian, with a seed from the name
 };

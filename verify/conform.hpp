@@ -19,6 +19,7 @@ struct ConformOptions {
   std::string backend = "all";  ///< a name, a family, or "all" that are available
   std::string dtype;            ///< "f32", ...; empty: every type
   std::string only;             ///< cases whose name starts with this; empty: every case
+  bool fail_fast = false;       ///< end with the first case that fails
 };
 
 /// One backend and type on one case.
@@ -29,7 +30,8 @@ struct ConformRun {
   std::string name;  ///< of the case
   Status status;     ///< of planning and running
   Comparison comparison;
-  bool intact = true;  ///< nothing outside the outputs was written
+  bool intact = true;     ///< nothing outside the outputs was written
+  bool left_out = false;  ///< no address space for a far case: not run
   double seconds = 0;
 
   bool good() const noexcept { return status.ok() && comparison.good() && intact; }
