@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <optional>
+#include <nlohmann/json.hpp>
 
 #include "bench/ceilings.hpp"
 #include "bench/measure.hpp"
@@ -38,7 +38,11 @@ class Suite {
   std::vector<SuiteRow> rows;
   Status status;
 
-  bool wants(const std::string& name) const { return status.ok() && name.starts_with(options_.only); }
+  bool wants(const std::string& name) const {
+    const bool wanted = status.ok() && name.starts_with(options_.only);
+    if (wanted && options_.progress) options_.progress(name);
+    return wanted;
+  }
 
   /// Share of a peak that a workload reaches.
   void share_of_peak(const std::string& name, const WorkloadSpec& spec, const Peak* peak, double accept, double aim) {
@@ -132,13 +136,26 @@ class Suite {
     return status ? *std::move(workload) : nullptr;
   }
 
-  void add(SuiteRow row) {
-    rows.push_back(std::move(row));
-    if (options_.progress) options_.progress(rows.back());
-  }
+  void add(SuiteRow row) { rows.push_back(std::move(row)); }
 
   const SuiteOptions& options_;
 };
+
+const char* unit_name(Unit unit) {
+  switch (unit) {
+    case Unit::share: return "share";
+    case Unit::times: return "times";
+    case Unit::gigabytes_per_second: return "GB/s";
+    case Unit::mebibytes: return "MiB";
+  }
+  return "";
+}
+
+const char* verdict_of(const SuiteRow& row) {
+  if (row.skipped) return "skipped";
+  if (!row.met()) return "MISSED";
+  return (row.at_most ? row.reached <= row.aim : row.reached >= row.aim) ? "aim" : "accept";
+}
 
 /// The backend with the widest vectors that runs here.
 std::string best_cpu_backend() {
@@ -184,7 +201,7 @@ void add_prefill(Suite& suite, const std::string& backend) {
 void add_prefill_ratios(Suite& suite, const std::string& backend) {
   const WorkloadSpec plain{"plain", prefill(DType::float32, 128, 512, 4096), backend, 1, false};
   WorkloadSpec none = plain;
-  none.problem.options.transform = NoTransform{};
+  none.problem.options.transform.emplace<NoTransform>();
   suite.times("transform against none, f32 D 128", plain, none, 1 / 1.025, 1 / 1.01);
   const auto variant = [&](const char* name, auto change) {
     WorkloadSpec spec = plain;
@@ -276,17 +293,29 @@ std::string suite_text(const std::vector<SuiteRow>& rows) {
   std::string text =
       fmt::format("{:<44} {:>10} {:>7} {:>10} {:>10}  {}\n", "", "reached", "spread", "accept", "aim", "");
   for (const SuiteRow& row : rows) {
-    const char* verdict = row.skipped                                                       ? "skipped"
-                          : !row.met()                                                      ? "MISSED"
-                          : (row.at_most ? row.reached <= row.aim : row.reached >= row.aim) ? "aim"
-                                                                                            : "accept";
     text += fmt::format("{:<44} {:>10} {:>6.1f}% {:>10} {:>10}  {:<7} {}\n", row.name,
                         row.skipped ? "-" : figure_text(row.unit, row.reached), 100 * row.spread,
-                        figure_text(row.unit, row.accept), figure_text(row.unit, row.aim), verdict, row.note);
+                        figure_text(row.unit, row.accept), figure_text(row.unit, row.aim), verdict_of(row), row.note);
   }
   const auto missed = std::count_if(rows.begin(), rows.end(), [](const SuiteRow& row) { return !row.met(); });
   text += fmt::format("\n{} of {} rows reach accept\n", static_cast<std::ptrdiff_t>(rows.size()) - missed, rows.size());
   return text;
+}
+
+std::string suite_json(const std::vector<SuiteRow>& rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const SuiteRow& row : rows) {
+    list.push_back({{"name", row.name},
+                    {"unit", unit_name(row.unit)},
+                    {"reached", row.reached},
+                    {"spread", row.spread},
+                    {"accept", row.accept},
+                    {"aim", row.aim},
+                    {"smaller_is_better", row.at_most},
+                    {"verdict", verdict_of(row)},
+                    {"note", row.note}});
+  }
+  return nlohmann::ordered_json{{"rows", list}}.dump(2) + "\n";
 }
 
 }  // namespace siattn::bench

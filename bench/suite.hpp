@@ -31,7 +31,7 @@ struct SuiteRow {
 struct SuiteOptions {
   int rounds = 9;
   std::string only;  ///< rows whose name begins with this; empty: all
-  std::function<void(const SuiteRow&)> progress;
+  std::function<void(const std::string& name)> progress;
 };
 
 /// Every row. Each workload is compared with the reference before it is timed: a wrong result is an error.
@@ -42,6 +42,8 @@ std::string figure_text(Unit unit, double figure);
 
 /// A table for a terminal: row, reached, accept, aim, whether it is met.
 std::string suite_text(const std::vector<SuiteRow>& rows);
+/// The same as JSON: {"rows": [{the fields of SuiteRow, and "verdict"}]}.
+std::string suite_json(const std::vector<SuiteRow>& rows);
 
 }  // namespace siattn::bench
 

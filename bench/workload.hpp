@@ -30,6 +30,7 @@ class Workload {
 
   const WorkloadSpec& spec() const noexcept { return spec_; }
   const Backend& backend() const noexcept { return plan_.backend(); }
+  int threads() const noexcept { return plan_.prepared().threads; }
   std::size_t workspace_bytes() const noexcept { return plan_.workspace_bytes(); }
   AttentionTensors tensors() const noexcept { return tensors_; }
   /// K and V, one after the other.

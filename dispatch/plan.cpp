@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <chrono>
 #include <new>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "dispatch/message.hpp"
 #include "dispatch/tables.hpp"
 #include "dispatch/validate.hpp"
+#include "dispatch/verbose.hpp"
 #include "reference/equations.hpp"
 
 namespace siattn {
@@ -51,7 +53,7 @@ void clear_unused_strides(View& x) {
 }
 
 Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem& problem, const Backend& backend,
-                                                         int threads) {
+                                                         int threads, bool verbose) {
   auto prepared = std::make_shared<PreparedAttention>();
   prepared->shape = problem.shape;
   prepared->dtype = problem.dtype;
@@ -60,6 +62,7 @@ Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem&
       problem.options.softmax_scale.value_or(reference::default_softmax_scale<double>(problem.shape.head_dim));
   prepared->options.softmax_scale = prepared->softmax_scale;
   prepared->threads = threads > 0 ? threads : backend.default_threads();
+  prepared->verbose = verbose;
   if (backend.uses_tables()) {
     auto tables = dispatch::compile_tables(*prepared, backend.log_base());
     if (!tables) return tables.status();
@@ -88,7 +91,9 @@ Result<AttentionPlan> AttentionPlan::create_on(const Backend& backend, const Att
     if (Status status = backend.supports(problem); !status) return status;
     const auto resolved_threads = dispatch::threads_from(threads);
     if (!resolved_threads) return resolved_threads.status();
-    auto prepared = prepare(problem, backend, *resolved_threads);
+    const auto verbose = dispatch::verbose_from_environment();
+    if (!verbose) return verbose.status();
+    auto prepared = prepare(problem, backend, *resolved_threads, *verbose);
     if (!prepared) return prepared.status();
 
     AttentionPlan plan;
@@ -110,7 +115,13 @@ Status AttentionPlan::run(const AttentionTensors& tensors, std::span<std::byte> 
     AttentionTensors used = tensors;
     for (TensorView* input : {&used.query, &used.key, &used.value}) clear_unused_strides(*input);
     for (MutableTensorView* output : {&used.out, &used.lse}) clear_unused_strides(*output);
-    return run_safe_after_fork([&] { return backend_->run(*prepared_, used, workspace); });
+    const auto run = [&] { return run_safe_after_fork([&] { return backend_->run(*prepared_, used, workspace); }); };
+    if (!prepared_->verbose) return run();
+    const auto start = std::chrono::steady_clock::now();
+    status = run();
+    dispatch::print_run(*prepared_, *backend_,
+                        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    return status;
   });
 }
 

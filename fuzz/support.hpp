@@ -223,6 +223,9 @@ class Operand {
   /// The view by itself, for an input or an output of the wanted shape and type.
   Verdict verdict(bool written) const {
     if (view.shape != wanted_shape_ || view.dtype != wanted_dtype_) return Verdict::bad;
+    if (std::ranges::any_of(view.shape,
+                            [](std::int64_t extent) { return extent < 0 || extent >= std::int64_t{1} << 31; }))
+      return Verdict::bad;
     if (is_empty(view.shape)) return Verdict::good;
     if (view.data == nullptr) return Verdict::bad;
     if (view.shape[3] > 1 && view.strides[3] != 1) return Verdict::bad;

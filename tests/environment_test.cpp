@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment stands in for what a call leaves open: SIATTN_BACKEND, SIATTN_NUM_THREADS, SIATTN_MAX_CPU_ISA. Each
-// test looks at what was planned, not at the variable: a setting that is read and then ignored must show.
+// The environment stands in for what a call leaves open: SIATTN_BACKEND, SIATTN_NUM_THREADS, SIATTN_MAX_CPU_ISA; and
+// SIATTN_VERBOSE has runs say what they did. Each test looks at what was planned, not at the variable: a setting that is read and then ignored must show.
 #include "tests/support.hpp"
 
 namespace siattn::test {
@@ -42,6 +42,7 @@ class Environment : public ::testing::Test {
   ScopedVariable backend_{"SIATTN_BACKEND", nullptr};
   ScopedVariable threads_{"SIATTN_NUM_THREADS", nullptr};
   ScopedVariable isa_{"SIATTN_MAX_CPU_ISA", nullptr};
+  ScopedVariable verbose_{"SIATTN_VERBOSE", nullptr};
 };
 
 TEST_F(Environment, BackendsHaveNamesOfTheirOwnAndSayWhatTheyAre) {
@@ -145,6 +146,38 @@ TEST_F(Environment, UnknownMaxCpuIsaIsAnError) {
     const ScopedVariable variable("SIATTN_MAX_CPU_ISA", value);
     expect_invalid({}, "SIATTN_MAX_CPU_ISA", value);
     expect_invalid({"cpu", 0}, "SIATTN_MAX_CPU_ISA", value);
+  }
+}
+
+TEST_F(Environment, VerboseRunsPrintOneLineEachAndOthersNone) {
+  const auto lines = [](const char* value) {
+    const ScopedVariable variable("SIATTN_VERBOSE", value);
+    AttentionProblem problem = small_problem();
+    problem.options.window = 3;
+    ProblemData data(problem);
+    data.fill_gaussian(1);
+    const auto planned = AttentionPlan::create(problem, {"reference", 1});
+    EXPECT_TRUE(planned.ok());
+    std::vector<std::byte> workspace(planned->workspace_bytes());
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(planned->run(data.tensors(), workspace).ok());
+    EXPECT_TRUE(planned->run(data.tensors(), workspace).ok());
+    return ::testing::internal::GetCapturedStderr();
+  };
+  for (const char* silent : {static_cast<const char*>(nullptr), "", "0"}) EXPECT_EQ(lines(silent), "");
+  const std::string text = lines("1");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+  const std::string start =
+      "siattn: f32, batch 1, heads 1/1, 4 queries, 4 keys, dims 8/8, causal, window 3, scale-invariant, reference, 1 "
+      "threads, ";
+  EXPECT_EQ(text.rfind(start, 0), 0u) << text;
+  EXPECT_EQ(text.substr(text.size() - 4), " ms\n");
+}
+
+TEST_F(Environment, UnknownVerboseIsAnError) {
+  for (const char* value : {"2", "yes", " 1"}) {
+    const ScopedVariable variable("SIATTN_VERBOSE", value);
+    expect_invalid({}, "SIATTN_VERBOSE", value);
   }
 }
 

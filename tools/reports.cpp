@@ -62,8 +62,12 @@ void ReportFiles::write(const std::string& text, const verify::ReportHeader& hea
 Progress::Progress() : visible_(::isatty(STDERR_FILENO) == 1) {}
 
 void Progress::show(std::size_t done, std::size_t count, std::string_view what) const {
+  if (visible_) show(fmt::format("{}/{} {}", done, count, what));
+}
+
+void Progress::show(std::string_view what) const {
   if (!visible_) return;
-  fmt::print(stderr, "\r\033[K{}/{} {}", done, count, what);
+  fmt::print(stderr, "\r\033[K{}", what);
   std::fflush(stderr);
 }
 

@@ -11,9 +11,9 @@
 namespace siattn::cpu {
 namespace {
 
-/// The products of rows r .. r + rows with a panel of keys become logits; the rows see all of them, and have no factors.
-/// What the loop reads is fetched from the tile before it stores anything: a store of a vector may alias all memory.
-template <int rows>
+/// The products of rows r .. r + rows with a panel of keys, all of which they see, become logits. What the loop reads is
+/// fetched from the tile before it stores anything: a store of a vector may alias all memory.
+template <int rows, bool has_factors>
 SIATTN_INLINE void store_plain_panel(const Tile& tile, int r, std::int32_t key, const Batch (&dots)[rows][2]) {
   const Row* const row = tile.row + r;
   float* const logits = tile.logits + r * kLogitsStride + key;
@@ -22,25 +22,27 @@ SIATTN_INLINE void store_plain_panel(const Tile& tile, int r, std::int32_t key, 
   for (int i = 0; i < rows; ++i) {
     const float* const scale = row[i].scale + (row[i].entry + key);
     const float* const shift = row[i].shift + (row[i].entry + key);
-    const Batch low = madd(load(scale), dots[i][0], load(shift));
-    const Batch high = madd(load(scale + kLanes), dots[i][1], load(shift + kLanes));
+    const Batch factor(has_factors ? row[i].factor : 1.0F);
+    const Batch low_scale = has_factors ? load(scale) * factor : load(scale);
+    const Batch high_scale = has_factors ? load(scale + kLanes) * factor : load(scale + kLanes);
+    const Batch low = madd(low_scale, dots[i][0], load(shift));
+    const Batch high = madd(high_scale, dots[i][1], load(shift + kLanes));
     store(logits + i * kLogitsStride, low);
     store(logits + i * kLogitsStride + kLanes, high);
     store(max + i * kLanes, larger(load(max + i * kLanes), larger(low, high)));
   }
 }
 
-/// The same where masks, sinks or factors may apply.
+/// The same where masks or sinks may apply.
 template <int rows>
-SIATTN_INLINE void store_panel(const Tile& tile, bool plain, int r, std::int32_t key, const Batch (&dots)[rows][2]) {
+SIATTN_INLINE void store_masked_panel(const Tile& tile, int r, std::int32_t key, const Batch (&dots)[rows][2]) {
   SIATTN_UNROLL
   for (int i = 0; i < rows; ++i) {
     const Row& row = tile.row[r + i];
     SIATTN_UNROLL
     for (int v = 0; v < 2; ++v) {
       const std::int32_t at = key + v * kLanes;
-      store_logits(tile, r + i, at,
-                   plain ? plain_logits(tile, row, at, dots[i][v]) : masked_logits(tile, row, at, dots[i][v]));
+      store_logits(tile, r + i, at, masked_logits(tile, row, at, dots[i][v]));
     }
   }
 }
@@ -65,11 +67,12 @@ void score_panel(const Tile& tile, const Range& range, int r, std::int32_t key, 
     query += kBlock;
     panel += kPanel;
   }
-  const bool plain = all_plain(tile, range, key, kPanel);
-  if (plain && !tile.has_factors) {
-    store_plain_panel<rows>(tile, r, key, dots);
+  if (!all_plain(tile, range, key, kPanel)) {
+    store_masked_panel<rows>(tile, r, key, dots);
+  } else if (tile.has_factors) {
+    store_plain_panel<rows, true>(tile, r, key, dots);
   } else {
-    store_panel<rows>(tile, plain, r, key, dots);
+    store_plain_panel<rows, false>(tile, r, key, dots);
   }
 }
 
@@ -132,12 +135,15 @@ class Fetcher {
   std::int32_t lines_a_step_;
 };
 
-/// Rows first .. first + n of a block in as few register tiles as there are sizes for.
-template <class Whole, class Four, class One>
-SIATTN_INLINE void by_rows(int r, int n, Whole whole, Four four, One one) {
-  if (n == kBlock) return whole(r);
-  for (; n >= 4; n -= 4, r += 4) four(r);
-  for (; n > 0; --n, ++r) one(r);
+/// Rows r .. r + n of a block in as few register tiles as there are sizes for: call.operator()<rows>(first row).
+template <class Call>
+SIATTN_INLINE void by_rows(int r, int n, Call call) {
+  if (n == kBlock) return call.template operator()<kBlock>(r);
+  if constexpr (kBlock > 8) {
+    for (; n >= 8; n -= 8, r += 8) call.template operator()<8>(r);
+  }
+  for (; n >= 4; n -= 4, r += 4) call.template operator()<4>(r);
+  for (; n > 0; --n, ++r) call.template operator()<1>(r);
 }
 
 SIATTN_INLINE int rows_of_block(const Tile& tile, int r) { return tile.rows - r < kBlock ? tile.rows - r : kBlock; }
@@ -160,10 +166,7 @@ void scores(const Tile& tile, const float* packed_key) {
       fetcher.step();
       const Range& range = ranges[r / kBlock];
       if (key >= range.last || key + kPanel <= range.first) continue;
-      by_rows(
-          r, rows_of_block(tile, r), [&](int at) { score_panel<kBlock>(tile, range, at, key, panel); },
-          [&](int at) { score_panel<4>(tile, range, at, key, panel); },
-          [&](int at) { score_panel<1>(tile, range, at, key, panel); });
+      by_rows(r, rows_of_block(tile, r), [&]<int rows>(int at) { score_panel<rows>(tile, range, at, key, panel); });
     }
   }
 }
@@ -186,10 +189,7 @@ void weigh(const Tile& tile, const float* packed_value, std::int64_t capacity, b
       if (finite || range.same()) {
         const std::int32_t first = range.first;
         const std::int32_t last = range.last;
-        by_rows(
-            r, n, [&](int at) { weigh_panel<kBlock>(tile, at, first, last, panel, out); },
-            [&](int at) { weigh_panel<4>(tile, at, first, last, panel, out); },
-            [&](int at) { weigh_panel<1>(tile, at, first, last, panel, out); });
+        by_rows(r, n, [&]<int rows>(int at) { weigh_panel<rows>(tile, at, first, last, panel, out); });
       } else {
         for (int i = r; i < r + n; ++i) weigh_panel<1>(tile, i, tile.row[i].first, tile.row[i].last, panel, out);
       }

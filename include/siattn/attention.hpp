@@ -104,7 +104,8 @@ struct AttentionTensors {
 };
 
 /// How it is computed. The environment variables SIATTN_BACKEND and SIATTN_NUM_THREADS stand in for what is left open
-/// here, and SIATTN_MAX_CPU_ISA limits the instruction sets that CPU backends may use; a value that means nothing is
+/// here, SIATTN_MAX_CPU_ISA limits the instruction sets that CPU backends may use, and with SIATTN_VERBOSE=1 at planning
+/// each run prints a line on stderr: shape, type, backend, threads, time. A value that means nothing is
 /// an error of planning where the variable is consulted.
 struct ExecutionOptions {
   std::string backend;  ///< A backend's name or its family ("cpu-avx2", "cpu", "reference"). Empty: the best available.

@@ -71,6 +71,7 @@ struct PreparedAttention {
   AttentionOptions options;  ///< softmax_scale has a value; query_offset only if it was given
   double softmax_scale = 1;
   int threads = 1;
+  bool verbose = false;  ///< SIATTN_VERBOSE: a line on stderr for each run
   LogitTables tables;
   std::shared_ptr<const void> state;  ///< what Backend::prepare() made
 };
