@@ -36,7 +36,7 @@ Cut cut(const Kernels& kernels, const PreparedAttention& problem) noexcept {
   const std::int64_t fit =
       std::clamp<std::int64_t>((std::int64_t{1} << 18) / (shape.head_dim + shape.value_dim), tile, 1024);
   const std::int64_t all = shape.batch * shape.query_heads * shape.query_len;
-  const std::int64_t fair = round_up(divide_up(all, std::int64_t{4} * problem.threads), tile);
+  const std::int64_t fair = round_up(divide_up(all, std::int64_t{2} * problem.threads), tile);
   const std::int64_t rows = std::clamp(fair, tile, fit / tile * tile);
   c.heads = std::min(group, rows);
   c.queries = std::clamp<std::int64_t>(rows / c.heads, 1, std::max<std::int64_t>(shape.query_len, 1));
