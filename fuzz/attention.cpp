@@ -250,7 +250,8 @@ void fill(Tensors& tensors, std::byte canary) {
   for (std::size_t k = 0; k < 5; ++k) {
     Operand& x = tensors.operands[k];
     std::ranges::fill(x.memory(), k < 3 ? std::byte{0xFF} : canary);
-    if (k >= 3 || !x.has_memory() || x.verdict(false) == Verdict::bad) continue;
+    if (k >= 3 || !x.has_memory() || x.verdict(false) == Verdict::bad || work_of(x.view.shape) > 16 * most_work)
+      continue;
     std::uint32_t state = 12345 + static_cast<std::uint32_t>(k);
     for_each_element(x.view, [&](std::int64_t offset) {
       state = state * 1664525 + 1013904223;

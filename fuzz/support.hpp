@@ -158,6 +158,7 @@ inline bool is_empty(const Shape4& shape) { return std::ranges::count(shape, 0) 
 /// Calls use(offset) for the offset in elements of each element.
 template <class Use>
 void for_each_element(const TensorView& x, Use&& use) {
+  if (is_empty(x.shape)) return;  // its strides may be anything
   for (std::int64_t b = 0; b < x.shape[0]; ++b) {
     for (std::int64_t h = 0; h < x.shape[1]; ++h) {
       for (std::int64_t i = 0; i < x.shape[2]; ++i) {
@@ -227,7 +228,7 @@ class Operand {
                             [](std::int64_t extent) { return extent < 0 || extent >= std::int64_t{1} << 31; }))
       return Verdict::bad;
     if (is_empty(view.shape)) return Verdict::good;
-    if (view.data == nullptr) return Verdict::bad;
+    if (view.data == nullptr || size_of(view.dtype) == 0) return Verdict::bad;
     if (view.shape[3] > 1 && view.strides[3] != 1) return Verdict::bad;
     if (reinterpret_cast<std::uintptr_t>(view.data) % size_of(view.dtype) != 0) return Verdict::bad;
     const auto [first, last] = addresses();
@@ -274,14 +275,14 @@ class Operand {
       return __builtin_mul_overflow(a, b, &result) ? std::int64_t{1} << 62 : result;
     };
     const std::uint8_t layout = in.byte();
-    const std::int64_t row = s[3] + (layout == 2 ? in.byte() % 8 : 0);
+    const std::int64_t row = std::min(s[3], std::int64_t{1} << 62) + (layout == 2 ? in.byte() % 8 : 0);
     if (layout == 1) {  // [batch, len, heads, dim]
       view.strides = {product(product(s[1], s[2]), row), row, product(s[1], row), 1};
     } else {
       view.strides = {product(product(s[1], s[2]), row), product(s[2], row), row, 1};
     }
     if (layout == 3) {
-      for (std::size_t axis = 0; axis < 3; ++axis) view.strides[axis] = -view.strides[axis];
+      for (std::size_t axis = 0; axis < 3; ++axis) view.strides[axis] = product(view.strides[axis], -1);
     } else if (layout == 4) {
       const std::uint8_t mask = in.byte();
       for (std::size_t axis = 0; axis < 3; ++axis) {

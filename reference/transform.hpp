@@ -47,21 +47,21 @@ struct Method<NoTransform, Real> : Untransformed<Real> {
 
 template <class Real>
 struct Method<ScaleInvariant, Real> : Untransformed<Real> {
-  Method(const ScaleInvariant& transform, const AttentionShape& shape) : per_head(differs_by_head(transform.tau)) {
-    for (std::int64_t h = 0; h < shape.query_heads; ++h) {
-      parameters.push_back(parameters_of<Real>(transform, static_cast<std::size_t>(h)));
+  Method(const ScaleInvariant& transform, const AttentionShape& /*shape*/) : per_head(differs_by_head(transform.tau)) {
+    for (std::size_t h = 0; h < transform.tau.values.size(); ++h) {
+      parameters.push_back(parameters_of<Real>(transform, h));
     }
   }
   Dependence dependence() const { return {.scale = per_head, .shift = per_head}; }
-  Real scale(std::int64_t h, std::int64_t t) const {
-    return reference::scale(Real(t), parameters[static_cast<std::size_t>(h)]);
-  }
-  Real shift(std::int64_t h, std::int64_t t) const {
-    return reference::shift(Real(t), parameters[static_cast<std::size_t>(h)]);
+  Real scale(std::int64_t h, std::int64_t t) const { return reference::scale(Real(t), of(h)); }
+  Real shift(std::int64_t h, std::int64_t t) const { return reference::shift(Real(t), of(h)); }
+
+  const ScaleInvariantParameters<Real>& of(std::int64_t h) const {
+    return parameters[parameters.size() == 1 ? 0 : static_cast<std::size_t>(h)];
   }
 
   bool per_head;
-  std::vector<ScaleInvariantParameters<Real>> parameters;  ///< by query head
+  std::vector<ScaleInvariantParameters<Real>> parameters;  ///< one, or one for each query head
 };
 
 template <class Real>
@@ -92,17 +92,19 @@ template <class Real>
 struct Method<Alibi, Real> : Untransformed<Real> {
   Method(const Alibi& transform, const AttentionShape& shape) {
     const auto heads = static_cast<int>(shape.query_heads);
-    for (int h = 0; h < heads; ++h) {
+    per_head = transform.slopes.values.size() != 1;
+    for (int h = 0; h < (per_head ? heads : 1); ++h) {
       slopes.push_back(transform.slopes.values.empty() ? alibi_slope<Real>(h, heads)
                                                        : Real(transform.slopes.at(static_cast<std::size_t>(h))));
     }
-    per_head = transform.slopes.values.size() != 1;
   }
   Dependence dependence() const { return {.shift = per_head}; }
-  Real shift(std::int64_t h, std::int64_t t) const { return alibi_shift(slopes[static_cast<std::size_t>(h)], Real(t)); }
+  Real shift(std::int64_t h, std::int64_t t) const {
+    return alibi_shift(slopes[per_head ? static_cast<std::size_t>(h) : 0], Real(t));
+  }
 
   bool per_head;
-  std::vector<Real> slopes;  ///< by query head
+  std::vector<Real> slopes;  ///< one, or one for each query head
 };
 
 template <class Real>

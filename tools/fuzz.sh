@@ -1,19 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the fuzzing targets with Clang and runs each from its seeds.  fuzz.sh [SECONDS [TARGET ...]]
+# Builds the fuzzing targets with Clang and runs each from its seeds.  fuzz.sh [SECONDS | --runs N] [TARGET ...]
 #   SECONDS for each target (default 30); two targets at a time where there are two cores
+#   --runs N inputs for each target: the same ones each time
 #   TARGET  npy, safetensors, attention or encoding (default: all)
 # Prints one line for each. Exit status: 0 no finding, 1 a finding, 2 it cannot run. What was found lies in build/fuzz/.
 # SIATTN_FUZZ_SEED=N changes the seed, which is fixed else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-seconds=${1:-30}
-shift || true
+limit=-max_total_time
+count=30
+if [[ ${1:-} == --runs ]]; then
+  limit=-runs
+  count=${2:-}
+  shift 2 || shift
+elif (($#)); then
+  count=$1
+  shift
+fi
 targets=("${@:-}")
 [[ -n ${targets[0]} ]] || targets=(npy safetensors attention encoding)
 seed=${SIATTN_FUZZ_SEED:-20250517}
-if [[ ! $seconds =~ ^[1-9][0-9]*$ ]]; then
-  echo "usage: tools/fuzz.sh [SECONDS [TARGET ...]]" >&2
+if [[ ! $count =~ ^[1-9][0-9]*$ ]]; then
+  echo "usage: tools/fuzz.sh [SECONDS | --runs N] [TARGET ...]" >&2
   exit 2
 fi
 for target in "${targets[@]}"; do
@@ -50,7 +59,7 @@ run() {  # TARGET: its log in build/fuzz/TARGET.log
   rm -rf "${build:?}/corpus/$target"/*
   # What is found goes to a folder of its own, so that every run starts from the seeds alone.
   env -u SIATTN_BACKEND -u SIATTN_NUM_THREADS -u SIATTN_MAX_CPU_ISA TMPDIR="$scratch" \
-    "$build/fuzz/fuzz_$target" -seed="$seed" -max_total_time="$seconds" -timeout=10 -malloc_limit_mb=64 \
+    "$build/fuzz/fuzz_$target" -seed="$seed" "$limit=$count" -timeout=60 -malloc_limit_mb=64 \
     -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$build/found/$target/" "${options[@]}" \
     "$build/corpus/$target" "$build/seeds/$target" >"$build/$target.log" 2>&1
 }
