@@ -101,8 +101,9 @@ Result<verify::Comparison> Workload::validate() const {
   if (Status status = run(); !status) return status;
   // Plain loops: as many rows as take a moment, the last among them.
   const AttentionShape& s = spec_.problem.shape;
-  const double row = static_cast<double>(s.kv_len) * static_cast<double>(s.head_dim + s.value_dim);
-  const auto rows = static_cast<std::int64_t>(std::clamp(2e7 / row, 2.0, 1000.0));
+  const double rows_together = static_cast<double>(s.kv_len) * static_cast<double>(s.head_dim + s.value_dim) *
+                               static_cast<double>(std::max<std::int64_t>(s.batch * s.query_heads, 1));
+  const auto rows = static_cast<std::int64_t>(std::clamp(1e8 / rows_together, 1.0, 1000.0));
   return verify::compare_with_reference(spec_.problem, tensors_, backend().numerics(spec_.problem.dtype), rows);
 }
 

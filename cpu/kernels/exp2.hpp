@@ -34,12 +34,18 @@ SIATTN_INLINE Batch scaled(const Batch& p, [[maybe_unused]] const Batch& n, [[ma
 /// 0 at -infinity, NaN at NaN. The constant term is exactly 1: an error in it would be compounded by each rescaling of
 /// the accumulators. Below -126 the result is within 2^-149, one least subnormal.
 SIATTN_INLINE Batch exp2_nonpositive(const Batch& argument) {
+#if defined(__AVX512F__)
+  const Batch f(_mm512_reduce_ps(argument, 0));  // x - (nearest integer), exact, in [-1/2, 1/2]; 0 at -infinity
+  const Batch n = argument - f;
+  const Batch& shifted = n;  // not needed there
+#else
   // NaN passes: it is the second operand. -200 is far below where results round to 0.
   const Batch x = larger(Batch(-200.0F), argument);
   const Batch shift(0x1.8p23F);  // adding it rounds to the nearest integer
   const Batch shifted = x + shift;
   const Batch n = shifted - shift;
   const Batch f = x - n;  // exact, in [-1/2, 1/2]
+#endif
   // (2^f - 1) / f, minimax in the relative error of 2^f (1.97e-9 before rounding), coefficients then moved by some
   // units in the last place to the least error of the float evaluation.
   Batch p = madd(Batch(0x1.41fbbcp-13F), f, Batch(0x1.5f3e52p-10F));

@@ -10,19 +10,57 @@
 namespace siattn::cpu {
 namespace {
 
+/// One row of a block, or the part of a block that is not whole, element by element.
+template <class T>
+void pack_query_row(const typename T::Storage* row, std::int64_t head_dim, float* to) {
+  alignas(64) float wide[kLanes];
+  for (std::int64_t d = 0; d < head_dim; d += kLanes) {
+    const std::int64_t n = head_dim - d < kLanes ? head_dim - d : kLanes;
+    store(wide, n == kLanes ? T::read(row + d) : read_some<T>(row + d, n));
+    for (std::int64_t i = 0; i < n; ++i) to[(d + i) * kBlock] = wide[i];
+  }
+}
+
+/// A whole block by transposition, kLanes of its rows at most at a time.
+template <class T>
+void pack_query_block(const typename T::Storage* rows, std::int64_t stride, std::int64_t head_dim, float* to) {
+  for (int first = 0; first < kBlock; first += kLanes) {
+    constexpr int kAtATime = kBlock < kLanes ? kBlock : kLanes;
+    for (std::int64_t d = 0; d < head_dim; d += kLanes) {
+      const std::int64_t n = head_dim - d < kLanes ? head_dim - d : kLanes;
+      Batch x[kLanes];
+      SIATTN_UNROLL
+      for (int i = 0; i < kLanes; ++i) {
+        const auto* row = rows + (first + i) * stride + d;
+        x[i] = i >= kAtATime ? Batch(0.0F) : n == kLanes ? T::read(row) : read_some<T>(row, n);
+      }
+      transpose(x);
+      for (std::int64_t c = 0; c < n; ++c) {
+        float* at = to + (d + c) * kBlock + first;
+        if (kAtATime == kLanes || d + c + 1 < head_dim) {
+          store(at, x[c]);  // what it writes past the block's rows, the next channel's rows overwrite
+        } else {
+          write_some<Float32>(at, x[c], kAtATime);
+        }
+      }
+    }
+  }
+}
+
 /// [block of kBlock rows][head_dim][row in the block].
 template <class T>
 void pack_query(const void* query, std::int64_t stride, std::int64_t rows, std::int64_t head_dim, std::int64_t at,
                 float* packed) {
+  static_assert(kBlock % kLanes == 0 || kBlock < kLanes);
   const auto* source = static_cast<const typename T::Storage*>(query);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const auto* row = source + r * stride;
+  for (std::int64_t r = 0; r < rows;) {
     float* to = packed + (at + r) / kBlock * kBlock * head_dim + (at + r) % kBlock;
-    alignas(64) float wide[kLanes];
-    for (std::int64_t d = 0; d < head_dim; d += kLanes) {
-      const std::int64_t n = head_dim - d < kLanes ? head_dim - d : kLanes;
-      store(wide, n == kLanes ? T::read(row + d) : read_some<T>(row + d, n));
-      for (std::int64_t i = 0; i < n; ++i) to[(d + i) * kBlock] = wide[i];
+    if ((at + r) % kBlock == 0 && rows - r >= kBlock) {
+      pack_query_block<T>(source + r * stride, stride, head_dim, to);
+      r += kBlock;
+    } else {
+      pack_query_row<T>(source + r * stride, head_dim, to);
+      ++r;
     }
   }
 }

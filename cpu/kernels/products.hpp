@@ -152,21 +152,25 @@ SIATTN_INLINE void block_ranges(const Tile& tile, Range (&ranges)[kMaxTileRows /
   for (int r = 0; r < tile.rows; r += kBlock) ranges[r / kBlock] = range_of(tile.row + r, rows_of_block(tile, r));
 }
 
-/// Q K^T, transform and masks. The panel of keys stays in the first-level cache while all query rows pass by.
+/// Q K^T, transform and masks. Some panels of keys stay in the first-level cache while all query rows pass by.
 void scores(const Tile& tile, const float* packed_key) {
   clear_chunk_max(tile);
   Range ranges[kMaxTileRows / kBlock];
   block_ranges(tile, ranges);
   const std::int32_t start = tile.first / kPanel * kPanel;
   const std::int32_t blocks = (tile.rows + kBlock - 1) / kBlock;
-  Fetcher fetcher(tile.next_key, (tile.last - start + kPanel - 1) / kPanel * blocks);
-  for (std::int32_t key = start; key < tile.last; key += kPanel) {
-    const float* panel = packed_key + key * tile.head_dim;
+  constexpr std::int32_t kTogether = 2 * kPanel;
+  Fetcher fetcher(tile.next_key, (tile.last - start + kTogether - 1) / kTogether * blocks);
+  for (std::int32_t together = start; together < tile.last; together += kTogether) {
     for (int r = 0; r < tile.rows; r += kBlock) {
       fetcher.step();
       const Range& range = ranges[r / kBlock];
-      if (key >= range.last || key + kPanel <= range.first) continue;
-      by_rows(r, rows_of_block(tile, r), [&]<int rows>(int at) { score_panel<rows>(tile, range, at, key, panel); });
+      const std::int32_t last = together + kTogether < range.last ? together + kTogether : range.last;
+      for (std::int32_t key = together; key < last; key += kPanel) {
+        if (key + kPanel <= range.first) continue;
+        const float* panel = packed_key + key * tile.head_dim;
+        by_rows(r, rows_of_block(tile, r), [&]<int rows>(int at) { score_panel<rows>(tile, range, at, key, panel); });
+      }
     }
   }
 }

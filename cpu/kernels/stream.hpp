@@ -14,10 +14,11 @@ namespace siattn::cpu {
 namespace {
 
 /// How far ahead, in elements, to ask for rows of K or V: by hand, as the processor's own prefetcher starts anew with
-/// each chunk. Addresses past the end of the tensor do no harm.
+/// each chunk. Into the second-level cache, which can wait for more lines at a time than the first. Addresses past the
+/// end of the tensor do no harm.
 template <class T>
 SIATTN_INLINE std::int64_t reach(std::int64_t stride, std::int64_t dim) {
-  constexpr std::int64_t bytes = 12288;
+  constexpr std::int64_t bytes = 24576;
   const std::int64_t row = dim * static_cast<std::int64_t>(sizeof(typename T::Storage));
   return stride * (row < bytes ? bytes / row : 1);
 }
@@ -28,7 +29,7 @@ SIATTN_INLINE void prefetch_line(const Storage* from, std::int64_t d, std::int64
   constexpr std::int64_t vectors = 64 / (kLanes * static_cast<std::int64_t>(sizeof(Storage)));  // of a cache line
   if (d / kLanes % vectors != 0) return;
   const auto address = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead) * sizeof(Storage);
-  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 3);
+  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
 }
 
 /// Products of `rows` queries with keys key .. key + kLanes / rows, of which n exist, into the logits' place.
