@@ -163,8 +163,9 @@ void add_strides(Cases& cases) {
       }
     }
   }
-  // A window, so that the keys of a chunk do not begin at its first; 7 channels, so that every vector has a tail.
-  for (const Index query_len : {Index{1}, Index{20}}) {
+  // A window, so that the keys of a chunk do not begin at its first; 7 channels, so that every vector has a tail; 26
+  // queries, so that whole blocks and single rows begin beyond 2^31 elements.
+  for (const Index query_len : {Index{1}, Index{26}}) {
     for (const bool windowed : {false, true}) {
       AttentionOptions options;
       if (windowed) options.window = 60;
@@ -414,20 +415,12 @@ std::vector<Case> conformance_cases(bool quick) {
     const char* name;
     void (*add)(Cases&);
   };
-  constexpr Feature features[] = {{"sizes", add_sizes},
-                                  {"dims", add_dims},
-                                  {"heads", add_heads},
-                                  {"positions", add_positions},
-                                  {"windows", add_windows},
-                                  {"sinks", add_sinks},
-                                  {"strides", add_strides},
-                                  {"lengths", add_lengths},
-                                  {"transforms", add_transforms},
-                                  {"probes", add_probes},
-                                  {"range", add_range},
-                                  {"not-finite", add_not_finite},
-                                  {"long", add_long},
-                                  {"guards", add_guards}};
+  constexpr Feature features[] = {
+      {"sizes", add_sizes},         {"dims", add_dims},       {"heads", add_heads},
+      {"positions", add_positions}, {"windows", add_windows}, {"sinks", add_sinks},
+      {"strides", add_strides},     {"lengths", add_lengths}, {"transforms", add_transforms},
+      {"probes", add_probes},       {"range", add_range},     {"not-finite", add_not_finite},
+      {"long", add_long},           {"guards", add_guards}};
   std::vector<Case> all;
   for (const Feature& feature : features) {
     Cases cases(feature.name, quick);
