@@ -58,7 +58,8 @@ std::string_view name_of(Method method) noexcept {
 std::span<const Claim* const> claims() noexcept {
   static constexpr const Claim* list[] = {&kEntropyIdentity, &kGaussianMoments, &kTransformSolves, &kBoundaryCondition,
                                           &kMarginalMeans,   &kHarmonicBounds,  &kLemma1,          &kLemma2,
-                                          &kTheorem1,        &kGoldenValues,    &kTableRounding};
+                                          &kTheorem1,        &kGoldenValues,    &kTableRounding,   &kExpEveryFloat,
+                                          &kConversions};
   return list;
 }
 

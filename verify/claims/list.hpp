@@ -18,6 +18,8 @@ extern const Claim kLemma2;
 extern const Claim kTheorem1;
 extern const Claim kGoldenValues;
 extern const Claim kTableRounding;
+extern const Claim kExpEveryFloat;
+extern const Claim kConversions;
 
 }  // namespace siattn::verify
 
