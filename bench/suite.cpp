@@ -73,13 +73,8 @@ class Suite {
   /// Share of the rate at which the same memory can be read.
   void share_of_read(const std::string& name, const WorkloadSpec& spec, double accept, double aim) {
     if (!wants(name)) return;
-    const auto workload = make(spec);
-    if (!workload) return;
-    double sink = 0;
-    const auto timings =
-        measure({{"read", workload->key_value_bytes(), [&] { read_all(workload->key_value(), spec.threads, &sink); }},
-                 subject(*workload, workload->key_value_bytes())},
-                options_.rounds, kLeastSeconds);
+    const auto timings = beside_plain_reads(spec);
+    if (timings.empty()) return;
     add({name, Unit::share, ratio_of_rates(timings[1], timings[0]), timings[1].spread(), accept, aim, false,
          fmt::format("{:.1f} of {:.1f} GB/s", timings[1].rate() / 1e9, timings[0].rate() / 1e9), false});
   }
@@ -87,13 +82,8 @@ class Suite {
   /// Bytes of K and V a second.
   void read_rate(const std::string& name, const WorkloadSpec& spec, double accept, double aim) {
     if (!wants(name)) return;
-    const auto workload = make(spec);
-    if (!workload) return;
-    double sink = 0;
-    const auto timings =
-        measure({{"read", workload->key_value_bytes(), [&] { read_all(workload->key_value(), spec.threads, &sink); }},
-                 subject(*workload, workload->key_value_bytes())},
-                options_.rounds, kLeastSeconds);
+    const auto timings = beside_plain_reads(spec);
+    if (timings.empty()) return;
     add({name, Unit::gigabytes_per_second, timings[1].rate() / 1e9, timings[1].spread(), accept, aim, false,
          fmt::format("plain reads {:.1f} GB/s", timings[0].rate() / 1e9), false});
   }
@@ -117,6 +107,17 @@ class Suite {
  private:
   static Subject subject(const Workload& workload, double work) {
     return {workload.spec().name, work, [&workload] { static_cast<void>(workload.run()); }};
+  }
+
+  /// Timings of plain reads of K and V, and of the workload, both in bytes of these; empty after an error.
+  std::vector<Timings> beside_plain_reads(const WorkloadSpec& spec) {
+    const auto workload = make(spec);
+    if (!workload) return {};
+    double sink = 0;
+    return measure(
+        {{"read", workload->key_value_bytes(), [&] { read_all(workload->key_value(), spec.threads, &sink); }},
+         subject(*workload, workload->key_value_bytes())},
+        options_.rounds, kLeastSeconds);
   }
 
   /// The workload, checked; nullptr after an error.
@@ -297,8 +298,11 @@ std::string suite_text(const std::vector<SuiteRow>& rows) {
                         row.skipped ? "-" : figure_text(row.unit, row.reached), 100 * row.spread,
                         figure_text(row.unit, row.accept), figure_text(row.unit, row.aim), verdict_of(row), row.note);
   }
+  const auto skipped = std::count_if(rows.begin(), rows.end(), [](const SuiteRow& row) { return row.skipped; });
   const auto missed = std::count_if(rows.begin(), rows.end(), [](const SuiteRow& row) { return !row.met(); });
-  text += fmt::format("\n{} of {} rows reach accept\n", static_cast<std::ptrdiff_t>(rows.size()) - missed, rows.size());
+  const auto tried = static_cast<std::ptrdiff_t>(rows.size()) - skipped;
+  text += fmt::format("\n{} of {} rows reach accept", tried - missed, tried);
+  text += skipped > 0 ? fmt::format(", {} skipped\n", skipped) : "\n";
   return text;
 }
 

@@ -10,13 +10,13 @@
 
 #define SIATTN_INLINE inline __attribute__((always_inline))
 #define SIATTN_ALWAYS __attribute__((always_inline))
-/// For loops over a register tile: an array that is not fully unrolled lives in memory.
+/// SIATTN_UNROLL for loops over a register tile: an array that is not fully unrolled lives in memory. SIATTN_UNROLL_LOOP
+/// for the loops around them: fewer branches, and short enough counts for the predictor to see the end coming.
 #if defined(__clang__)
 #define SIATTN_UNROLL _Pragma("clang loop unroll(full)")
 #define SIATTN_UNROLL_LOOP _Pragma("clang loop unroll_count(4)")
 #else
 #define SIATTN_UNROLL _Pragma("GCC unroll 32")
-/// For the loops around them: fewer branches, and short enough counts for the predictor to see the end coming.
 #define SIATTN_UNROLL_LOOP _Pragma("GCC unroll 4")
 #endif
 

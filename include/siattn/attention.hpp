@@ -60,8 +60,8 @@ namespace siattn {
 
 enum class Mask : std::uint8_t { causal, bidirectional };
 
-/// The extents of a problem. All >= 0; heads and dims >= 1; query_heads a multiple of kv_heads; below 2^31 each, and no tensor
-/// of 2^60 elements or more.
+/// The extents of a problem. All >= 0; heads and dims >= 1; query_heads a multiple of kv_heads; below 2^31 each, and no
+/// tensor of 2^60 elements or more.
 struct AttentionShape {
   std::int64_t batch = 1;
   std::int64_t query_heads = 1;
@@ -105,8 +105,8 @@ struct AttentionTensors {
 
 /// How it is computed. The environment variables SIATTN_BACKEND and SIATTN_NUM_THREADS stand in for what is left open
 /// here, SIATTN_MAX_CPU_ISA limits the instruction sets that CPU backends may use, and with SIATTN_VERBOSE=1 at planning
-/// each run prints a line on stderr: shape, type, backend, threads, time. A value that means nothing is
-/// an error of planning where the variable is consulted.
+/// each run prints a line on stderr: shape, type, backend, threads, time. A value that means nothing is an error of
+/// planning where the variable is consulted.
 struct ExecutionOptions {
   std::string backend;  ///< A backend's name or its family ("cpu-avx2", "cpu", "reference"). Empty: the best available.
   int threads = 0;      ///< 1 .. 1024. 0: as many as OpenMP would use.
