@@ -2,6 +2,7 @@
 // siattn info: version, backends, which one would be used and why the others not, threads.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -32,7 +33,11 @@ void print_text(const AttentionPlan& plan) {
   }
   fmt::print("\n-> is used for f32, bf16 and f16 unless another is asked for (--backend, SIATTN_BACKEND)\n");
   fmt::print("threads: {} (--threads, SIATTN_NUM_THREADS)\n", plan.prepared().threads);
-  fmt::print("not in this build: cuda, onednn\n");
+  std::string absent = "cuda";
+  if (std::none_of(backends().begin(), backends().end(), [](const Backend* b) { return b->family() == "onednn"; })) {
+    absent += ", onednn";
+  }
+  fmt::print("not in this build: {}\n", absent);
 }
 
 void print_json(const AttentionPlan& plan) {

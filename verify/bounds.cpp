@@ -48,7 +48,7 @@ LogitError logit_error(const AttentionProblem& problem, const AttentionTensors& 
   const double shift = sink ? 0 : std::abs(transform.shift(h, t));
   const double u = numerics.unit_roundoff;
   const double dot_error = gamma(static_cast<double>(shape.head_dim + 1), std::max(u, numerics.score_unit_roundoff));
-  const double lost = static_cast<double>(shape.head_dim + 1) * underflow(u);
+  const double lost = static_cast<double>(shape.head_dim + 1) * (underflow(u) + numerics.score_underflow);
   LogitError result;
   result.error = times(scale * softmax_scale * products, dot_error) + scale * softmax_scale * lost +
                  6 * u * scale * std::abs(row.scores[j]) + 2 * u * shift;
@@ -135,7 +135,7 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
     tolerance.arithmetic = 1.01 * (std::min(from_weights, farthest) + chain * (absolute + std::abs(o)) +
                                    3 * u * std::abs(o) + numerics.weight_roundoff * absolute) +
                            static_cast<double>(keys.size()) * numerics.least_normal * largest +
-                           (2 * static_cast<double>(keys.size()) + 3) * underflow(u);
+                           (2 * static_cast<double>(keys.size()) + 3) * (underflow(u) + numerics.sum_underflow);
     tolerance.rounding = output.unit_roundoff * std::abs(o) + output.half_subnormal;
   }
   const Rounding lse = rounding_of(problem.dtype == DType::float64 ? DType::float64 : DType::float32);

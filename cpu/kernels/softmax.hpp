@@ -36,7 +36,7 @@ void softmax(const Tile& tile) {
     const Range range = range_of(tile.row + block, rows);
     if (range.empty()) continue;
     for (int r = block; r < block + rows; ++r) {
-      float* weights = tile.logits + r * kLogitsStride;
+      float* weights = tile.logits + r * tile.logits_stride;
       const Batch subtracted(base[r]);
       Batch sum(0.0F);
       for (std::int64_t j = range.first / kLanes * kLanes; j < range.last; j += kLanes) {
