@@ -58,6 +58,7 @@ const Kernels SIATTN_CPU_TABLE = {
     .stream_weigh = SIATTN_BY_ELEMENT(stream_weigh),
     .transform = transform,
     .spread = {spread<WeightFloat32>, spread<WeightBfloat16>, nullptr},
+    .all_normal = all_normal,
     .pack_value_pairs = pack_value_pairs,
     .merge = merge,
     .finish = SIATTN_BY_ELEMENT(finish),

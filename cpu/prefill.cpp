@@ -202,12 +202,15 @@ void tiles(const Run& run, const Item& item, const Slab& slab, std::int64_t chun
 
 /// The same with products by blocks. False: these reported an error.
 bool block_tiles(const Run& run, ThreadProducts& products, const Item& item, const Slab& slab, std::int64_t chunk,
-                 std::int64_t keys) noexcept {
+                 std::int64_t keys, std::int64_t next) noexcept {
   const std::int64_t rows = item.heads * item.queries;
   const std::int64_t step = run.products->tile_rows();
+  const std::int64_t count = divide_up(rows, step);
   Tile tile = tile_of(run, slab, chunk, keys);
   for (std::int64_t r = 0; r < rows; r += step) {
     if (!take_rows(tile, run, slab, r, std::min(step, rows - r), chunk, keys)) continue;
+    tile.next_key = ahead(run.tensors.key, item, chunk + keys, next, r / step, count);
+    tile.next_value = ahead(run.tensors.value, item, chunk + keys, next, r / step, count);
     if (!products.attend(tile, r)) return false;
   }
   return true;
@@ -229,11 +232,12 @@ bool compute(const Run& run, ThreadProducts* products, const Cut& c, const Item&
     // for the chunk to say, and must not depend on how the rows were cut into items.
     const std::int64_t there = std::min(c.chunk, s.kv_len - chunk);
     const std::int64_t keys = std::min(c.chunk, last - chunk);
+    const std::int64_t next = std::min(c.chunk, last - chunk - keys);
     const TensorRows key{row_address(run.tensors.key, item.b, item.kv_head, chunk), run.tensors.key.strides[2], there};
     const TensorRows value{row_address(run.tensors.value, item.b, item.kv_head, chunk), run.tensors.value.strides[2],
                            there};
     if (products != nullptr && products->take_chunk(key, value)) {
-      if (!block_tiles(run, *products, item, slab, chunk, keys)) return false;
+      if (!block_tiles(run, *products, item, slab, chunk, keys, next)) return false;
       continue;
     }
     if (!packed) pack_queries(run, item, slab);
@@ -241,7 +245,7 @@ bool compute(const Run& run, ThreadProducts* products, const Cut& c, const Item&
     run.kernels.pack_key[run.element](key.at, key.stride, keys, shape.head_dim, slab.key);
     const bool finite =
         run.kernels.pack_value[run.element](value.at, value.stride, keys, shape.value_dim, c.chunk, slab.value);
-    tiles(run, item, slab, chunk, keys, c.chunk, finite, std::min(c.chunk, last - chunk - keys));
+    tiles(run, item, slab, chunk, keys, c.chunk, finite, next);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     write_row(run, item.b, item.head + r / item.queries, item.query + r % item.queries, slab.maximum[r],

@@ -8,16 +8,19 @@
 #include "cpu/kernels/logits.hpp"
 #include "cpu/kernels/products.hpp"
 #include "cpu/kernels/simd.hpp"
+#include "cpu/kernels/softmax.hpp"
 
 namespace siattn::cpu {
 namespace {
 
 /// Products become logits, for the vectors of keys that softmax will take up: those that any row of a block sees.
 void transform(const Tile& tile) {
+  Fetcher fetcher(tile.next_key, tile.rows);
   for (int block = 0; block < tile.rows; block += kBlock) {
     const int rows = rows_of_block(tile, block);
     const Range range = range_of(tile.row + block, rows);
     for (int r = block; r < block + rows; ++r) {
+      fetcher.step();
       const Row& row = tile.row[r];
       float* const logits = tile.logits + r * tile.logits_stride;
       Batch max(-kInfinity);
@@ -45,18 +48,22 @@ struct WeightBfloat16 {
 };
 
 template <class T>
+SIATTN_INLINE void clear(typename T::Storage* to, std::int64_t first, std::int64_t last) {
+  for (std::int64_t j = first; j < last; j += kLanes) T::write(to + j, Batch(0.0F));
+}
+
+template <class T>
 void spread(const Tile& tile, void* weights, std::int64_t keys) {
-  auto* to = static_cast<typename T::Storage*>(weights);
+  auto* const to = static_cast<typename T::Storage*>(weights);
+  Fetcher fetcher(tile.next_value, tile.rows);
+  soften(tile, [=](std::int64_t r, std::int64_t j, const Batch& weight) { T::write(to + r * keys + j, weight); });
   for (int block = 0; block < tile.rows; block += kBlock) {
     const int rows = rows_of_block(tile, block);
     const Range range = range_of(tile.row + block, rows);
-    const std::int64_t first = range.empty() ? keys : range.first / kLanes * kLanes;
-    const std::int64_t last = range.empty() ? keys : whole_vectors(range.last);
-    for (int r = block; r < block + rows; ++r, to += keys) {
-      const float* const from = tile.logits + r * tile.logits_stride;
-      for (std::int64_t j = 0; j < first; j += kLanes) T::write(to + j, Batch(0.0F));
-      for (std::int64_t j = first; j < last; j += kLanes) T::write(to + j, load(from + j));
-      for (std::int64_t j = last; j < keys; j += kLanes) T::write(to + j, Batch(0.0F));
+    for (int r = block; r < block + rows; ++r) {
+      clear<T>(to + r * keys, 0, range.empty() ? keys : range.first / kLanes * kLanes);
+      if (!range.empty()) clear<T>(to + r * keys, whole_vectors(range.last), keys);
+      fetcher.step();
       if (tile.alpha[r] == 1.0F) continue;
       const Batch alpha(tile.alpha[r]);
       float* const out = tile.out + r * tile.out_stride;
@@ -86,6 +93,29 @@ void pack_value_pairs(const void* value, std::int64_t stride, std::int64_t keys,
       batch_of_bits(low | high << 16).store_aligned(to);
     }
   }
+}
+
+/// Is the magnitude of every element 0 or normal and below `beyond` (as bits)?
+bool all_normal(const void* from, std::int64_t stride, std::int64_t rows, std::int64_t n, std::uint16_t beyond) {
+  const auto* row = static_cast<const std::uint16_t*>(from);
+  Uint16Vector bad{};
+  const auto check = [&](const std::uint16_t* at) {
+    Uint16Vector x;
+    std::memcpy(&x, at, sizeof(x));
+    x &= 0x7FFF;
+    bad |= (Uint16Vector)(x >= beyond) | (Uint16Vector)((Uint16Vector)(x - 1) < 0x7F);  // 1 .. 0x7F: subnormal
+  };
+  for (std::int64_t j = 0; j < rows; ++j, row += stride) {
+    std::int64_t d = 0;
+    for (; d + kLanes <= n; d += kLanes) check(row + d);
+    if (d == n) continue;
+    std::uint16_t some[kLanes] = {};
+    for (std::int64_t i = d; i < n; ++i) some[i - d] = row[i];
+    check(some);
+  }
+  std::uint16_t any = 0;
+  for (int i = 0; i < kLanes; ++i) any |= bad[i];
+  return any == 0;
 }
 
 }  // namespace

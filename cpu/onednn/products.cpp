@@ -96,27 +96,8 @@ struct Blocks {
 /// bfloat16 units take subnormal inputs as 0, and so this one too: a subnormal K is given to the kernels, and a
 /// subnormal Q makes no difference before a K below 2^64 (Numerics::score_underflow). What is not finite would spread
 /// from P V, where 0 times infinity is NaN, and large K is left to the kernels for the reason above.
-bool usual(const std::byte* row, std::int64_t n, std::uint16_t beyond) noexcept {
-  std::uint32_t bad = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, row + 2 * i, 2);
-    const std::uint16_t magnitude = bits & 0x7FFF;
-    bad |= static_cast<std::uint32_t>(magnitude >= beyond) |
-           static_cast<std::uint32_t>(static_cast<std::uint16_t>(magnitude - 1) < 0x7F);  // 1 .. 0x7F: subnormal
-  }
-  return bad == 0;
-}
 constexpr std::uint16_t kInfinite = 0x7F80;
 constexpr std::uint16_t kLarge = 0x5F80;  // 2^64
-
-bool all_usual(const TensorRows& rows, std::int64_t n, std::uint16_t beyond) noexcept {
-  const auto* row = static_cast<const std::byte*>(rows.at);
-  for (std::int64_t j = 0; j < rows.count; ++j, row += 2 * rows.stride) {
-    if (!usual(row, n, beyond)) return false;
-  }
-  return true;
-}
 
 /// Rows of `n` elements of `size` bytes, to rows of `width` elements.
 void copy(const TensorRows& rows, std::int64_t n, std::int64_t width, std::int64_t size, std::byte* to) noexcept {
@@ -176,7 +157,8 @@ class OneDnnThread final : public ThreadProducts {
 
   bool take_chunk(const TensorRows& key, const TensorRows& value) noexcept override {
     if (!blocks_.is_float32() &&
-        !(all_usual(value, blocks_.value_dim, kInfinite) && all_usual(key, blocks_.head_dim, kLarge))) {
+        !(kernels_.all_normal(value.at, value.stride, value.count, blocks_.value_dim, kInfinite) &&
+          kernels_.all_normal(key.at, key.stride, key.count, blocks_.head_dim, kLarge))) {
       return false;
     }
     // Pairs of 16-bit channels move as one float would.
@@ -198,7 +180,6 @@ class OneDnnThread final : public ThreadProducts {
     tile.logits_stride = kKeys;
     if (!scores_.run(stream_, row_of_query(row), buffers_.logits)) return false;
     kernels_.transform(tile);
-    kernels_.softmax(tile);
     kernels_.spread[blocks_.is_float32() ? kFloat32 : kBfloat16](tile, buffers_.weights, kKeys);
     return weigh_.run(stream_, buffers_.weights, tile.out);
   }
