@@ -116,8 +116,8 @@ struct Kernels {
   /// softmax with the weights in a matrix [rows][keys] of this element type, 0 where a row does not see a key; and
   /// out = alpha out. The weights are rounded to nearest, ties up.
   void (*spread[kElements])(const Tile& tile, void* weights, std::int64_t keys);
-  /// Is every 16-bit element 0, or normal as a bfloat16 and below `beyond` (its bits) in magnitude?
-  bool (*all_normal)(const void* rows, std::int64_t stride, std::int64_t count, std::int64_t n, std::uint16_t beyond);
+  /// Are all elements of these rows finite?
+  bool (*bfloat16_finite)(const void* from, std::int64_t stride, std::int64_t rows, std::int64_t n);
   /// Rows 2 j and 2 j + 1 of 16-bit elements side by side: [panel of channels][capacity / 2][channel in the panel][2],
   /// 0 past the last row and channel, up to the capacity.
   void (*pack_value_pairs)(const void* value, std::int64_t stride, std::int64_t keys, std::int64_t value_dim,

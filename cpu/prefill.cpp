@@ -50,7 +50,7 @@ Cut cut(const Kernels& kernels, const PreparedAttention& problem) noexcept {
   return c;
 }
 
-/// The arrays of one thread.
+/// The arrays of one thread; those from query to logits where the kernels form the products.
 struct Slab {
   std::byte* products;
   QueryRow* query_row;
@@ -67,24 +67,26 @@ struct Slab {
   std::int64_t out_stride;
 };
 
-/// Rows of an item, to whole tiles of the kernels and of the products.
+/// Rows of an item, to whole tiles.
 std::int64_t item_rows(const Kernels& kernels, const Products* products, const Cut& c) noexcept {
-  const std::int64_t rows = round_up(c.heads * c.queries, kernels.tile_rows);
-  return products == nullptr ? rows : std::max(rows, round_up(c.heads * c.queries, products->tile_rows()));
+  return round_up(c.heads * c.queries, products == nullptr ? kernels.tile_rows : products->tile_rows());
 }
 
 Slab slab(Layout& layout, const Kernels& kernels, const Products* products, const AttentionShape& shape,
           const Cut& c) noexcept {
   Slab s{};
   const std::int64_t rows = item_rows(kernels, products, c);
-  s.products = products == nullptr ? nullptr : layout.take<std::byte>(products->bytes(rows));
   s.out_stride = round_up(shape.value_dim, kernels.panel);
   s.query_row = layout.take<QueryRow>(rows);
   s.row = layout.take<Row>(kMaxTileRows);
-  s.query = layout.take<float>(rows * shape.head_dim);
-  s.key = layout.take<float>(c.chunk * shape.head_dim);
-  s.value = layout.take<float>(c.chunk * s.out_stride);
-  s.logits = layout.take<float>(kMaxTileRows * kLogitsStride);
+  if (products != nullptr) {
+    s.products = layout.take<std::byte>(products->bytes(rows));
+  } else {
+    s.query = layout.take<float>(rows * shape.head_dim);
+    s.key = layout.take<float>(c.chunk * shape.head_dim);
+    s.value = layout.take<float>(c.chunk * s.out_stride);
+    s.logits = layout.take<float>(kMaxTileRows * kLogitsStride);
+  }
   s.chunk_max = layout.take<float>(kMaxTileRows * kernels.lanes);
   s.alpha = layout.take<float>(kMaxTileRows);
   s.maximum = layout.take<float>(rows);
@@ -121,30 +123,26 @@ Item item_at(const Run& run, const Cut& c, std::int64_t index) noexcept {
   return item;
 }
 
-/// Puts every row of the item into the state that has seen no key. Rows are ordered by head, then query.
-void begin(const Run& run, const Item& item, const SequenceBounds& s, const Slab& slab, std::int64_t rows) noexcept {
+/// Hands over the queries and puts every row into the state that has seen no key. Rows are ordered by head, then query.
+void begin(const Run& run, ThreadProducts* products, const Item& item, const SequenceBounds& s, const Slab& slab,
+           std::int64_t rows) noexcept {
   for (std::int64_t h = 0; h < item.heads; ++h) {
+    const std::int64_t at = h * item.queries;
+    const TensorRows queries{row_address(run.tensors.query, item.b, item.head + h, item.query),
+                             run.tensors.query.strides[2], item.queries};
+    if (products != nullptr) {
+      products->take_queries(queries, at);
+    } else {
+      run.kernels.pack_query[run.element](queries.at, queries.stride, queries.count, run.problem.shape.head_dim, at,
+                                          slab.query);
+    }
     for (std::int64_t i = 0; i < item.queries; ++i) {
-      slab.query_row[h * item.queries + i] = query_row(run.problem, s, item.head + h, item.query + i);
+      slab.query_row[at + i] = query_row(run.problem, s, item.head + h, item.query + i);
     }
   }
   std::fill_n(slab.maximum, rows, -std::numeric_limits<float>::infinity());
   std::fill_n(slab.sum, rows * run.kernels.lanes, 0.0F);
   std::fill_n(slab.out, rows * slab.out_stride, 0.0F);
-}
-
-/// The queries of one head, rows `h * item.queries` .. of the item.
-TensorRows queries(const Run& run, const Item& item, std::int64_t h) noexcept {
-  return {row_address(run.tensors.query, item.b, item.head + h, item.query), run.tensors.query.strides[2],
-          item.queries};
-}
-
-void pack_queries(const Run& run, const Item& item, const Slab& slab) noexcept {
-  for (std::int64_t h = 0; h < item.heads; ++h) {
-    const TensorRows rows = queries(run, item, h);
-    run.kernels.pack_query[run.element](rows.at, rows.stride, rows.count, run.problem.shape.head_dim, h * item.queries,
-                                        slab.query);
-  }
 }
 
 /// The share of tile `tile` of `tiles` in fetching `keys` rows of K or V from key `first` on.
@@ -219,29 +217,23 @@ bool block_tiles(const Run& run, ThreadProducts& products, const Item& item, con
 bool compute(const Run& run, ThreadProducts* products, const Cut& c, const Item& item, const Slab& slab) noexcept {
   const AttentionShape& shape = run.problem.shape;
   const SequenceBounds s = sequence_bounds(run.problem, run.tensors, item.b);
-  begin(run, item, s, slab, item_rows(run.kernels, run.products, c));
-  bool packed = false;
-  for (std::int64_t h = 0; products != nullptr && h < item.heads; ++h) {
-    products->take_queries(queries(run, item, h), h * item.queries);
-  }
+  begin(run, products, item, s, slab, item_rows(run.kernels, run.products, c));
   const std::int64_t first = visible_keys(run.problem.options, s, item.query).first;
   const std::int64_t last = visible_keys(run.problem.options, s, item.query + item.queries - 1).last;
   const std::int64_t rows = item.heads * item.queries;
   for (std::int64_t chunk = first / c.chunk * c.chunk; chunk < last; chunk += c.chunk) {
-    // All the keys there are, not only those that the item sees: where products by blocks give way to the kernels is
-    // for the chunk to say, and must not depend on how the rows were cut into items.
-    const std::int64_t there = std::min(c.chunk, s.kv_len - chunk);
     const std::int64_t keys = std::min(c.chunk, last - chunk);
     const std::int64_t next = std::min(c.chunk, last - chunk - keys);
-    const TensorRows key{row_address(run.tensors.key, item.b, item.kv_head, chunk), run.tensors.key.strides[2], there};
-    const TensorRows value{row_address(run.tensors.value, item.b, item.kv_head, chunk), run.tensors.value.strides[2],
-                           there};
-    if (products != nullptr && products->take_chunk(key, value)) {
+    const auto in_chunk = [&](const TensorView& x) {
+      return TensorRows{row_address(x, item.b, item.kv_head, chunk), x.strides[2], keys};
+    };
+    const TensorRows key = in_chunk(run.tensors.key);
+    const TensorRows value = in_chunk(run.tensors.value);
+    if (products != nullptr) {
+      products->take_chunk(key, value);
       if (!block_tiles(run, *products, item, slab, chunk, keys, next)) return false;
       continue;
     }
-    if (!packed) pack_queries(run, item, slab);
-    packed = true;
     run.kernels.pack_key[run.element](key.at, key.stride, keys, shape.head_dim, slab.key);
     const bool finite =
         run.kernels.pack_value[run.element](value.at, value.stride, keys, shape.value_dim, c.chunk, slab.value);

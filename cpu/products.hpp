@@ -19,8 +19,8 @@ struct TensorRows {
   std::int64_t count;
 };
 
-/// The products of one thread. Blocks have the same size whatever the problem's lengths, so that the bits of a row do
-/// not depend on the rows and keys beside it.
+/// The products of one thread. Blocks have the same size whatever the problem's lengths, and what a row does not see has
+/// no effect on it: its bits do not depend on the rows and keys beside it.
 class ThreadProducts {
  public:
   virtual ~ThreadProducts() = default;
@@ -28,9 +28,8 @@ class ThreadProducts {
   /// Takes over queries as rows `at` .. `at + rows.count` of the item.
   virtual void take_queries(const TensorRows& rows, std::int64_t at) noexcept = 0;
 
-  /// Takes over a chunk of keys and values. False: it holds numbers that these products would get wrong, and the
-  /// kernels have to do the chunk. That depends on the chunk alone.
-  virtual bool take_chunk(const TensorRows& key, const TensorRows& value) noexcept = 0;
+  /// Takes over a chunk of keys and values.
+  virtual void take_chunk(const TensorRows& key, const TensorRows& value) noexcept = 0;
 
   /// The three steps for rows `row` .. `row + tile.rows` of the item: what scores, softmax and weigh do. False: the
   /// library that forms the products reports an error.

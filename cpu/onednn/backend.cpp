@@ -52,7 +52,7 @@ class OneDnnBackend final : public Backend {
   }
 
   bool wins(const AttentionProblem& problem) const noexcept override {
-    // docs/performance.md: float32 is slower than the fused kernels, bfloat16 by AMX faster from some 16 rows on that
+    // docs/performance.md: float32 is slower than the fused kernels, bfloat16 by AMX faster from some 32 rows on that
     // share a kv head.
     const AttentionShape& shape = problem.shape;
     return problem.dtype == DType::bfloat16 && detect_cpu().amx_bf16 &&
@@ -64,15 +64,14 @@ class OneDnnBackend final : public Backend {
 
   Numerics numerics(DType dtype) const noexcept override {
     const bool narrow = dtype == DType::bfloat16;
-    // bfloat16 units round each sum to float32 and take what is subnormal, operands included, as 0. A subnormal q_d
-    // meets |k_d| < 2^64 there (products.cpp).
+    // bfloat16 units round each sum to float32 and take what is subnormal, operands included, as 0.
     return {.unit_roundoff = 0x1p-24,
             .score_unit_roundoff = 0x1p-24,
             .weight_roundoff = narrow ? 0x1p-8 : 0,
             .exp_relative_error = isa_.kernels->exp2_relative_error,
             .least_normal = 0x1p-126,
-            .score_underflow = narrow ? 0x1p-62 : 0,
-            .sum_underflow = narrow ? 0x1p-126 : 0};
+            .underflow = narrow ? 0x1p-126 : 0,
+            .flushes_operands = narrow};
   }
 
   int default_threads() const noexcept override { return std::max(1, omp_get_max_threads()); }
@@ -93,7 +92,7 @@ class OneDnnBackend final : public Backend {
   }
 
  private:
-  static constexpr std::int64_t kLeastRows = 16;
+  static constexpr std::int64_t kLeastRows = 32;
 
   static const Products* products(const PreparedAttention& problem) noexcept {
     return static_cast<const Products*>(problem.state.get());

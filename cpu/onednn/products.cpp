@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -93,12 +94,6 @@ struct Blocks {
   bool is_float32() const noexcept { return dtype == DType::float32; }
 };
 
-/// bfloat16 units take subnormal inputs as 0, and so this one too: a subnormal K is given to the kernels, and a
-/// subnormal Q makes no difference before a K below 2^64 (Numerics::score_underflow). What is not finite would spread
-/// from P V, where 0 times infinity is NaN, and large K is left to the kernels for the reason above.
-constexpr std::uint16_t kInfinite = 0x7F80;
-constexpr std::uint16_t kLarge = 0x5F80;  // 2^64
-
 /// Rows of `n` elements of `size` bytes, to rows of `width` elements.
 void copy(const TensorRows& rows, std::int64_t n, std::int64_t width, std::int64_t size, std::byte* to) noexcept {
   const auto* row = static_cast<const std::byte*>(rows.at);
@@ -109,12 +104,13 @@ void copy(const TensorRows& rows, std::int64_t n, std::int64_t width, std::int64
 
 /// The memory of one thread.
 struct Buffers {
-  std::byte* query;    ///< [rows of the item][inner], 0 behind head_dim
-  std::byte* key_row;  ///< [kKeys][inner], the same
-  std::byte* weights;  ///< [kTileRows][kKeys]
-  std::byte* key;      ///< packed
-  std::byte* value;    ///< packed
-  float* logits;       ///< [kTileRows][kKeys]
+  std::byte* query;      ///< [rows of the item][inner], 0 behind head_dim
+  std::byte* key_row;    ///< [kKeys][inner], the same
+  std::byte* weights;    ///< [kTileRows][kKeys]
+  std::byte* key;        ///< packed
+  std::byte* value;      ///< packed
+  std::byte* value_row;  ///< [kKeys][value_dim], where something is not finite
+  float* logits;         ///< [kTileRows][kKeys]
   std::byte* scratch;
 
   Buffers(Layout& layout, const Blocks& blocks, std::int64_t rows, std::size_t scratch_bytes) noexcept {
@@ -124,6 +120,7 @@ struct Buffers {
     weights = layout.take<std::byte>(kTileRows * kKeys * size);
     key = layout.take<std::byte>(kKeys * blocks.inner * size);
     value = layout.take<std::byte>(kKeys * blocks.channels * size);
+    value_row = layout.take<std::byte>(kKeys * blocks.value_dim * size);
     logits = layout.take<float>(kTileRows * kKeys);
     scratch = layout.take<std::byte>(static_cast<std::int64_t>(scratch_bytes));
   }
@@ -155,24 +152,20 @@ class OneDnnThread final : public ThreadProducts {
     copy(rows, blocks_.head_dim, blocks_.inner, blocks_.size(), row_of_query(at));
   }
 
-  bool take_chunk(const TensorRows& key, const TensorRows& value) noexcept override {
-    if (!blocks_.is_float32() &&
-        !(kernels_.all_normal(value.at, value.stride, value.count, blocks_.value_dim, kInfinite) &&
-          kernels_.all_normal(key.at, key.stride, key.count, blocks_.head_dim, kLarge))) {
-      return false;
-    }
+  void take_chunk(const TensorRows& key, const TensorRows& value) noexcept override {
     // Pairs of 16-bit channels move as one float would.
     const std::int64_t inner = blocks_.inner * blocks_.size() / 4;
     copy(key, blocks_.head_dim, blocks_.inner, blocks_.size(), buffers_.key_row);
     kernels_.pack_key[kFloat32](buffers_.key_row, inner, key.count, inner, reinterpret_cast<float*>(buffers_.key));
-    if (!blocks_.is_float32()) {
-      kernels_.pack_value_pairs(value.at, value.stride, value.count, blocks_.value_dim, kKeys, buffers_.value);
-      return true;
+    value_ = value;
+    finite_ = pack_value(value);
+    if (finite_) return;
+    copy(value, blocks_.value_dim, blocks_.value_dim, blocks_.size(), buffers_.value_row);
+    for (std::int64_t i = 0; i < value.count * blocks_.value_dim; ++i) {
+      std::byte* const at = buffers_.value_row + i * blocks_.size();
+      if (!std::isfinite(element(at))) std::memset(at, 0, static_cast<std::size_t>(blocks_.size()));
     }
-    // Past the last key weights are 0, and values must be finite.
-    if (value.count < kKeys) std::memset(buffers_.value, 0, static_cast<std::size_t>(kKeys * blocks_.channels * 4));
-    return kernels_.pack_value[kFloat32](value.at, value.stride, value.count, blocks_.value_dim, kKeys,
-                                         reinterpret_cast<float*>(buffers_.value));
+    pack_value({buffers_.value_row, blocks_.value_dim, value.count});
   }
 
   bool attend(Tile& tile, std::int64_t row) noexcept override {
@@ -181,10 +174,46 @@ class OneDnnThread final : public ThreadProducts {
     if (!scores_.run(stream_, row_of_query(row), buffers_.logits)) return false;
     kernels_.transform(tile);
     kernels_.spread[blocks_.is_float32() ? kFloat32 : kBfloat16](tile, buffers_.weights, kKeys);
-    return weigh_.run(stream_, buffers_.weights, tile.out);
+    if (!weigh_.run(stream_, buffers_.weights, tile.out)) return false;
+    if (!finite_) add_not_finite(tile);
+    return true;
   }
 
  private:
+  float element(const void* at) const noexcept {
+    float x = 0;
+    kernels_.widen[blocks_.is_float32() ? kFloat32 : kBfloat16](at, &x, 1);
+    return x;
+  }
+
+  /// False: something is not finite.
+  bool pack_value(const TensorRows& value) noexcept {
+    if (!blocks_.is_float32()) {
+      kernels_.pack_value_pairs(value.at, value.stride, value.count, blocks_.value_dim, kKeys, buffers_.value);
+      return kernels_.bfloat16_finite(value.at, value.stride, value.count, blocks_.value_dim);
+    }
+    // Past the last key weights are 0, and values must be finite.
+    if (value.count < kKeys) std::memset(buffers_.value, 0, static_cast<std::size_t>(kKeys * blocks_.channels * 4));
+    return kernels_.pack_value[kFloat32](value.at, value.stride, value.count, blocks_.value_dim, kKeys,
+                                         reinterpret_cast<float*>(buffers_.value));
+  }
+
+  /// In a product by blocks an infinite value would reach rows that do not see its key, as 0 times infinity. So it is 0
+  /// there, and added here for the rows that see it.
+  void add_not_finite(const Tile& tile) noexcept {
+    for (std::int64_t j = tile.first; j < tile.last; ++j) {
+      const std::byte* const values = static_cast<const std::byte*>(value_.at) + j * value_.stride * blocks_.size();
+      for (std::int64_t c = 0; c < blocks_.value_dim; ++c) {
+        const float v = element(values + c * blocks_.size());
+        if (std::isfinite(v)) continue;
+        for (int r = 0; r < tile.rows; ++r) {
+          if (j < tile.row[r].first || j >= tile.row[r].last) continue;
+          tile.out[r * tile.out_stride + c] += v * element(buffers_.weights + (r * kKeys + j) * blocks_.size());
+        }
+      }
+    }
+  }
+
   std::byte* row_of_query(std::int64_t row) const noexcept {
     return buffers_.query + row * blocks_.inner * blocks_.size();
   }
@@ -194,6 +223,8 @@ class OneDnnThread final : public ThreadProducts {
   const Buffers buffers_;
   dnnl::stream stream_;
   Call scores_, weigh_;
+  TensorRows value_{};
+  bool finite_ = true;
 };
 
 class OneDnnProducts final : public Products {

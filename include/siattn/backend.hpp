@@ -99,8 +99,8 @@ struct Numerics {
   double weight_roundoff = 0;      ///< of the weights where they are rounded before P V, else 0
   double exp_relative_error = 0;   ///< of exp (or exp2) over the range used, proved or exhaustively measured
   double least_normal = 0;         ///< results of exp below this may be flushed to 0
-  double score_underflow = 0;      ///< what a product q_d k_d, or a sum of them, may lose where it is flushed to 0
-  double sum_underflow = 0;        ///< the same for p_j v_j
+  double underflow = 0;            ///< products q_d k_d and p_j v_j, and sums of them, below this may be flushed to 0
+  bool flushes_operands = false;   ///< subnormal elements of Q, K and V may count as 0 in these products
 };
 
 /// One way to compute attention. Implementations are immutable and live for the whole program.
