@@ -54,7 +54,7 @@ class Tally {
       : problem_(problem),
         tensors_(tensors),
         table_(table),
-        transform_(problem.options.transform, problem.shape),
+        transform_(problem.options, problem.shape),
         scores_(problem.shape.kv_len),
         logits_(problem.shape.kv_len),
         moments_(problem.shape.query_heads) {}
