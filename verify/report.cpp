@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "verify/json_number.hpp"
 #include "verify/utf8.hpp"
 
 namespace siattn::verify {
@@ -135,11 +136,6 @@ std::string failure_text(const CheckResult& r) {
   if (!r.witness.empty()) out += wrapped("at " + one_line(r.witness), "  ");
   if (!r.message.empty()) out += wrapped(one_line(r.message), "  ");
   return out;
-}
-
-nlohmann::ordered_json json_number(double x) {
-  if (std::isfinite(x)) return x;
-  return number(x);
 }
 
 nlohmann::ordered_json json_of(const CheckResult& r) {
