@@ -37,6 +37,7 @@ struct Measurement {
   double figure = 0;  ///< NaN counts as a deviation beyond every threshold.
   std::string witness;
   std::string note;  ///< A result worth telling besides; empty: none.
+  std::vector<Table> tables = {};
 };
 
 /// One claim. It holds only if the deviation as stated is within the threshold *and* each wrong variant's is not: a
@@ -54,6 +55,9 @@ struct Claim {
   /// variant 0: as stated; k = 1 .. wrong_variants.size(): with wrong_variants[k - 1] planted. The inputs tried when
   /// options.full is not set are among those tried when it is. May throw.
   Measurement (*measure)(const ClaimOptions& options, std::size_t variant);
+
+  /// Chance, over seeds, that the claim as stated is found wrong though it holds. threshold_reason says where it is from.
+  double false_alarm = 0;
 };
 
 using ClaimResult = CheckResult;

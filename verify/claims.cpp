@@ -31,6 +31,7 @@ void run(const Claim& claim, const ClaimOptions& options, ClaimResult& result) {
   const Measurement stated = claim.measure(options, 0);
   result.figure = stated.figure;
   result.witness = stated.witness;
+  result.tables = stated.tables;
   bool holds = accepts(claim, stated) && !claim.wrong_variants.empty();
   for (std::size_t k = 0; k < claim.wrong_variants.size(); ++k) {
     // The quick grid is part of the full one: what is rejected there is rejected on both.
@@ -73,6 +74,7 @@ ClaimResult run_claim(const Claim& claim, const ClaimOptions& options) {
   result.method = name_of(claim.method);
   result.threshold = claim.threshold;
   result.threshold_reason = claim.threshold_reason;
+  result.false_alarm = claim.false_alarm;
   try {
     run(claim, options, result);
   } catch (const std::exception& e) {
