@@ -32,6 +32,7 @@ class ProblemArguments {
   std::optional<double> alpha_, beta_, train_length_, softmax_scale_;
   std::optional<std::int64_t> window_, query_offset_;
   std::int64_t sinks_ = 0;
+  std::string calibration_, calibration_sd_;
   std::string mask_ = "causal";
   std::string layout_ = "bhsd";
 };
