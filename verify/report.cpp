@@ -242,21 +242,28 @@ std::string text_report(const ReportHeader& header, std::span<const CheckResult>
   return out;
 }
 
-std::string json_report(const ReportHeader& header, std::span<const CheckResult> results) {
+nlohmann::ordered_json json_document(const ReportHeader& header, std::span<const CheckResult> results) {
   nlohmann::ordered_json properties = nlohmann::ordered_json::object();
   for (const auto& [key, value] : header.properties) properties[key] = value;
   nlohmann::ordered_json checks = nlohmann::ordered_json::array();
   for (const CheckResult& r : results) checks.push_back(json_of(r));
   const Tally t = tally(results);
-  const nlohmann::ordered_json report = {{"suite", header.suite},
-                                         {"properties", std::move(properties)},
-                                         {"passed", t.passed},
-                                         {"failed", t.failed},
-                                         {"errors", t.errors},
-                                         {"skipped", t.skipped},
-                                         {"seconds", json_number(t.seconds)},
-                                         {"checks", std::move(checks)}};
-  return report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return {{"suite", header.suite},
+          {"properties", std::move(properties)},
+          {"passed", t.passed},
+          {"failed", t.failed},
+          {"errors", t.errors},
+          {"skipped", t.skipped},
+          {"seconds", json_number(t.seconds)},
+          {"checks", std::move(checks)}};
+}
+
+std::string json_text(const nlohmann::ordered_json& document) {
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+std::string json_report(const ReportHeader& header, std::span<const CheckResult> results) {
+  return json_text(json_document(header, results));
 }
 
 std::string junit_report(const ReportHeader& header, std::span<const CheckResult> results) {
