@@ -152,10 +152,7 @@ void run_decades(const DecadesArguments& arguments) {
     arguments.encoding.encode(query, key, layout, columns.front().options.query_offset);
   }
   tensors.value = tensors.key;  // nothing is asked about the values
-  if (tensors.query.shape[0] != tensors.key.shape[0] || tensors.query.shape[3] != tensors.key.shape[3]) {
-    throw Failure(fmt::format("--query and --key differ in batch ({}, {}) or head_dim ({}, {})", tensors.query.shape[0],
-                              tensors.key.shape[0], tensors.query.shape[3], tensors.key.shape[3]));
-  }
+  refuse_strangers(tensors.query, tensors.key);
   const std::int64_t query_len = tensors.query.shape[2];
   const std::int64_t wanted = arguments.last_queries > 0 ? arguments.last_queries : query_len;
   const std::int64_t first_query = std::max<std::int64_t>(query_len - wanted, 0);

@@ -103,6 +103,12 @@ std::vector<AttentionOptions> ProblemArguments::options() const {
   return result;
 }
 
+void refuse_strangers(const TensorView& query, const TensorView& key) {
+  if (query.shape[0] == key.shape[0] && query.shape[3] == key.shape[3]) return;
+  throw Failure(fmt::format("--query and --key differ in batch ({}, {}) or head_dim ({}, {})", query.shape[0],
+                            key.shape[0], query.shape[3], key.shape[3]));
+}
+
 TensorView view_of(const io::Tensor& tensor, const char* option, io::Layout layout) {
   const auto view = io::as_4d(tensor, layout);
   if (!view) throw Failure(fmt::format("{}: {}", option, view.status().message()));

@@ -37,6 +37,9 @@ class ProblemArguments {
   std::string layout_ = "bhsd";
 };
 
+/// Fails where queries and keys differ in batch or head_dim.
+void refuse_strangers(const TensorView& query, const TensorView& key);
+
 /// The tensor as [batch, heads, len, dim]; the failure names the option.
 TensorView view_of(const io::Tensor& tensor, const char* option, io::Layout layout);
 

@@ -163,10 +163,12 @@ Result<GaussianReport> measure_gaussian(const LogitRows& rows, const GaussianOpt
   report.pooled_calibrated = marginals_of(summary_of(all.calibrated), all.histogram, options.band_level);
   report.pooled_calibrated.least = all.least;
   report.pooled_calibrated.greatest = all.greatest;
+  const std::int64_t farthest = options.query_offset + rows.query_len() - 1 - options.n_sink;
   std::int64_t first = 0;
   for (std::size_t k = 0; k < kDecades; ++k) {
     const std::int64_t last = k == 0 ? 1 : 10 * std::max<std::int64_t>(first, 1);
-    if (all.by_decade[k].count() > 0) report.by_distance.push_back({first, last, all.by_decade[k]});
+    if (all.by_decade[k].count() > 0)
+      report.by_distance.push_back({first, std::min(last, farthest + 1), all.by_decade[k]});
     first = last;
   }
   return report;
