@@ -110,13 +110,9 @@ RangeSample sample_extremes(const LogitTransform& transform, const RangeSampling
 }
 
 Estimate estimate_of(std::span<const RangeSample> samples, double RangeSample::*member) {
-  const auto n = static_cast<double>(samples.size());
-  Estimate e;
-  for (const RangeSample& s : samples) e.mean += s.*member / n;
-  double squares = 0;
-  for (const RangeSample& s : samples) squares += (s.*member - e.mean) * (s.*member - e.mean);
-  e.standard_error = std::sqrt(squares / (n - 1) / n);
-  return e;
+  Moments moments;
+  for (const RangeSample& s : samples) moments.add(s.*member);
+  return {moments.mean(), moments.standard_deviation() / std::sqrt(moments.count())};
 }
 
 }  // namespace

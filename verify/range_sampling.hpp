@@ -9,6 +9,8 @@
 
 #include <siattn/logit_transform.hpp>
 
+#include "verify/marginals.hpp"
+
 /// Total attention and entropy within a range of distances, sampled: base logits independent standard normal, then the
 /// map of a transform. Results depend on the arguments alone, never on the number of threads.
 ///
@@ -69,11 +71,7 @@ struct NeglectedSpread {
 };
 NeglectedSpread neglected_spread(const LogitTransform& transform, const DistanceRange& range, std::size_t largest);
 
-/// Mean of a sample and its standard error.
-struct Estimate {
-  double mean = 0;
-  double standard_error = 0;
-};
+/// The mean of a sample and its standard error.
 Estimate mean_entropy(std::span<const RangeSample> samples);
 Estimate mean_total(std::span<const RangeSample> samples);  ///< see above: misleads under the scale-invariant map
 double median_total(std::span<const RangeSample> samples);
