@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "verify/json_number.hpp"
 #include "verify/utf8.hpp"
 
 namespace siattn::verify {
@@ -137,11 +138,6 @@ std::string failure_text(const CheckResult& r) {
   return out;
 }
 
-nlohmann::ordered_json json_number(double x) {
-  if (std::isfinite(x)) return x;
-  return number(x);
-}
-
 nlohmann::ordered_json json_of(const Table& table) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& row : table.rows) {
@@ -246,21 +242,28 @@ std::string text_report(const ReportHeader& header, std::span<const CheckResult>
   return out;
 }
 
-std::string json_report(const ReportHeader& header, std::span<const CheckResult> results) {
+nlohmann::ordered_json json_document(const ReportHeader& header, std::span<const CheckResult> results) {
   nlohmann::ordered_json properties = nlohmann::ordered_json::object();
   for (const auto& [key, value] : header.properties) properties[key] = value;
   nlohmann::ordered_json checks = nlohmann::ordered_json::array();
   for (const CheckResult& r : results) checks.push_back(json_of(r));
   const Tally t = tally(results);
-  const nlohmann::ordered_json report = {{"suite", header.suite},
-                                         {"properties", std::move(properties)},
-                                         {"passed", t.passed},
-                                         {"failed", t.failed},
-                                         {"errors", t.errors},
-                                         {"skipped", t.skipped},
-                                         {"seconds", json_number(t.seconds)},
-                                         {"checks", std::move(checks)}};
-  return report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return {{"suite", header.suite},
+          {"properties", std::move(properties)},
+          {"passed", t.passed},
+          {"failed", t.failed},
+          {"errors", t.errors},
+          {"skipped", t.skipped},
+          {"seconds", json_number(t.seconds)},
+          {"checks", std::move(checks)}};
+}
+
+std::string json_text(const nlohmann::ordered_json& document) {
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+std::string json_report(const ReportHeader& header, std::span<const CheckResult> results) {
+  return json_text(json_document(header, results));
 }
 
 std::string junit_report(const ReportHeader& header, std::span<const CheckResult> results) {

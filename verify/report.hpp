@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -85,6 +86,10 @@ std::string text_report(const ReportHeader& header, std::span<const CheckResult>
 /// All that is known, as one JSON object: {"suite", "properties": {}, "passed", "failed", "errors", "skipped",
 /// "seconds", "checks": [{the fields of CheckResult}]}. Numbers that JSON lacks are the strings "inf", "-inf", "nan".
 std::string json_report(const ReportHeader& header, std::span<const CheckResult> results);
+
+/// The same as a document that a suite may add to; json_text() writes it.
+nlohmann::ordered_json json_document(const ReportHeader& header, std::span<const CheckResult> results);
+std::string json_text(const nlohmann::ordered_json& document);
 
 /// JUnit XML as CI systems read it: one <testsuite>, one <testcase> for each check with its time, <failure>, <error> or
 /// <skipped> with the message, and the figures in <system-out>. Characters that XML 1.0 forbids become U+FFFD.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the makers of pictures share.
+#ifndef SIATTN_VERIFY_PICTURES_SUPPORT_HPP
+#define SIATTN_VERIFY_PICTURES_SUPPORT_HPP
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+#include "verify/pictures/picture.hpp"
+
+namespace siattn::verify {
+
+/// A point with a band of two standard errors on either side.
+inline void add_point(Series& series, double x, const Estimate& y) {
+  series.x.push_back(x);
+  series.y.push_back(y.mean);
+  series.low.push_back(y.mean - 2 * y.standard_error);
+  series.high.push_back(y.mean + 2 * y.standard_error);
+}
+
+/// The same in other units.
+inline Estimate scaled(const Estimate& e, double factor) { return {e.mean * factor, e.standard_error * factor}; }
+
+/// The middle of the distances first .. last - 1 on a logarithmic axis. first >= 1.
+inline double log_middle(double first, double last) { return std::sqrt(first * (last - 1)); }
+
+inline std::string sampled_words(std::size_t repetitions, std::uint64_t seed) {
+  return fmt::format("Sampled: {} repetitions, seed {}; bands and whiskers are two standard errors on either side.",
+                     repetitions, seed);
+}
+
+/// The first lines of most pictures from an IidProfile.
+inline std::string iid_words(const PictureInputs& inputs) {
+  return "Independent standard normal base logits, the same for every method. " +
+         sampled_words(inputs.iid.repetitions, inputs.options.seed);
+}
+
+}  // namespace siattn::verify
+
+#endif  // SIATTN_VERIFY_PICTURES_SUPPORT_HPP
