@@ -59,7 +59,7 @@ std::string_view name_of(Method method) noexcept {
 std::span<const Claim* const> claims() noexcept {
   static constexpr const Claim* list[] = {&kEntropyIdentity, &kGaussianMoments, &kTransformSolves, &kBoundaryCondition,
                                           &kMarginalMeans,   &kHarmonicBounds,  &kLemma1,          &kLemma2,
-                                          &kTheorem1,        &kGoldenValues,    &kTableRounding,   &kExpEveryFloat,
+                                          &kTheorem1,        &kWeakSparsity, &kTypicalTotal, &kSampledRanges, &kSensitivity, &kMarginalLogits, &kDependentLogits, &kNotGaussian, &kGoldenValues,    &kTableRounding,   &kExpEveryFloat,
                                           &kConversions};
   return list;
 }

@@ -87,12 +87,18 @@ std::complex<double> RangeDistribution::log_laplace(std::complex<double> s) cons
   std::complex<double> result = 0;
   for (const Node& node : nodes_) {
     const double turn = angle / node.map.a;
+    const double height = std::exp(turn * turn / 2);
+    const double step_re = std::cos(turn * node.step);
+    const double step_im = std::sin(turn * node.step);
+    double re = height * std::cos(turn * node.low);
+    double im = height * std::sin(turn * node.low);
     std::complex<double> gone = 0;
-    std::complex<double> factor = std::polar(std::exp(turn * turn / 2), turn * node.low);
-    const std::complex<double> step = std::polar(1.0, turn * node.step);
     for (std::size_t k = 0; k < node.weight.size(); ++k) {
-      gone -= std::expm1(-size * node.weight[k]) * node.density[k] * factor;
-      factor *= step;
+      const double lost = -std::expm1(-size * node.weight[k]) * node.density[k];
+      gone += std::complex<double>(lost * re, lost * im);
+      const double turned = re * step_re - im * step_im;
+      im = re * step_im + im * step_re;
+      re = turned;
     }
     // log(1 - gone) without cancellation for small gone: |1 - gone|^2 - 1 = -2 Re gone + |gone|^2.
     const double modulus = std::log1p(std::norm(gone) - 2 * gone.real()) / 2;
@@ -125,8 +131,8 @@ double RangeDistribution::mean_entropy() const {
 
 double RangeDistribution::below(double z) const {
   // Abate and Whitt's Fourier series with Euler summation: error of the series exp(-a), of rounding exp(a/2) 1e-15.
-  constexpr double a = 23;
-  constexpr int plain = 30;
+  constexpr double a = 20;
+  constexpr int plain = 24;
   constexpr int averaged = 12;
   std::vector<double> terms(plain + averaged + 1);
 #pragma omp parallel for schedule(dynamic)
@@ -156,7 +162,7 @@ double RangeDistribution::quantile(double p) const {
   while (excess(high) < 0) high *= 2;
   std::uintmax_t steps = 60;
   const auto [left, right] =
-      boost::math::tools::toms748_solve(excess, low, high, boost::math::tools::eps_tolerance<double>(30), steps);
+      boost::math::tools::toms748_solve(excess, low, high, boost::math::tools::eps_tolerance<double>(22), steps);
   return mean * std::exp((left + right) / 2);
 }
 
