@@ -7,7 +7,7 @@ namespace siattn::verify {
 namespace {
 
 std::vector<std::string> decade_names(std::size_t count) {
-  static constexpr const char* names[] = {"0", "1–9", "10–99", "10²–10³", "10³–10⁴", "10⁴–10⁵"};
+  static constexpr const char* names[] = {"0", "1–9", "10–99", "100–999", "10³–10⁴", "10⁴–10⁵"};
   return {names, names + std::min(count, std::size(names))};
 }
 
@@ -38,10 +38,10 @@ Picture make(const PictureInputs& inputs) {
                    "that falls there, and the entropy of the weights within it.",
                    {mass, entropy}},
           .caption =
-              "Scale-invariant total attention: about the same share to every decade from t = 10 on. Scale-invariant "
-              "unnormalised negentropy makes attention sparse: the entropy within a decade of n tokens stays far below "
-              "ln n, which "
-              "plain softmax comes near. No bar where weights are too small for double precision (ALiBi beyond 10⁴).",
+              "Scale-invariant total attention: about the same share to every decade from t = 10 on. And attention "
+              "gets sparser with distance: the entropy within a decade of n tokens stays far below ln n, which plain "
+              "softmax comes near. LogN "
+              "is as sparse, but leaves nothing to near tokens; ALiBi leaves nothing to far ones.",
           .method = iid_words(inputs) + " Entropy is that of the weights renormalised within the decade (Eq. 6)."};
 }
 

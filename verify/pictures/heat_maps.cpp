@@ -22,7 +22,7 @@ HeatMap heat_of(const IidProfile& iid, const std::vector<LengthProfile>& profile
   for (const LengthProfile& profile : profiles) {
     for (std::size_t i = 1; i + 1 < iid.edges.size(); ++i) {
       const double decades = std::log10(heat.x_edges[i] / heat.x_edges[i - 1]);
-      heat.values.push_back(i < profile.mass.size() ? profile.mass[i].mean / decades : NAN);
+      heat.values.push_back(i < profile.mass.size() ? profile.mass[i].value / decades : NAN);
     }
   }
   return heat;

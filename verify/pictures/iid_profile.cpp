@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "reference/equations.hpp"
@@ -33,23 +34,39 @@ bool same_for_all_lengths(const LogitTransform& transform) { return !std::holds_
 /// The quantities of a LengthProfile, one after the other, for one repetition.
 using Row = std::vector<double>;
 
+/// The map of one method at each distance, with what its tilt needs.
+struct MapTable {
+  std::vector<double> a, m, mean, tilt;  // mean = E[A~], tilt = exp(a^2)
+
+  MapTable(const LogitTransform& transform, std::int64_t keys) {
+    for (std::int64_t t = 0; t < keys; ++t) {
+      const AffineMap map = affine_map(transform, static_cast<double>(t), static_cast<double>(keys));
+      a.push_back(map.a);
+      m.push_back(map.m);
+      mean.push_back(reference::mean_exp(map.m, map.a));
+      tilt.push_back(std::exp(map.a * map.a));
+    }
+  }
+};
+
 class Sampler {
  public:
   Sampler(const IidProfile& profile, std::uint64_t seed) : profile_(profile), random_(seed, kStream) {
-    const std::int64_t longest = profile.edges.back();
     for (const ProfileMethod& method : profile.methods) {
-      maps_.emplace_back();
-      for (std::int64_t t = 0; t < longest; ++t) {
-        maps_.back().push_back(affine_map(method.transform, static_cast<double>(t), static_cast<double>(longest)));
+      tables_.emplace_back();
+      for (const std::size_t end : profile.lengths) {
+        const bool last = end + 1 == profile.edges.size();
+        if (last || !same_for_all_lengths(method.transform))
+          tables_.back().emplace_back(method.transform, profile.edges[end]);
       }
     }
-    for (std::int64_t last = 1; last <= longest; last *= 10) decades_.push_back(edge_of(last));
+    for (std::int64_t last = 1; last <= profile.edges.back(); last *= 10) decades_.push_back(edge_of(last));
   }
 
   /// [method][length] of one repetition.
   std::vector<std::vector<Row>> draw(std::size_t repetition) const {
     const auto longest = static_cast<std::size_t>(profile_.edges.back());
-    std::vector<double> base(longest);  // an even number
+    std::vector<double> base(longest), weights(longest);  // an even number
     for (std::size_t t = 0; t < longest; t += 2) {
       const auto pair = random_.gaussian_pair((repetition * longest + t) / 2);
       base[t] = pair[0];
@@ -57,10 +74,13 @@ class Sampler {
     }
     std::vector<std::vector<Row>> rows(profile_.methods.size());
     for (std::size_t k = 0; k < rows.size(); ++k) {
-      const bool once = same_for_all_lengths(profile_.methods[k].transform);
-      const std::vector<Sums> all = once ? sums(k, base, profile_.edges.size() - 1, 1) : std::vector<Sums>{};
-      for (const std::size_t end : profile_.lengths) {
-        rows[k].push_back(row(once ? all : sums(k, base, end, logn_ratio(k, end)), end));
+      const bool once = tables_[k].size() == 1;
+      std::vector<Sums> sums;
+      if (once) sums = weigh(tables_[k].front(), base, profile_.edges.size() - 1, weights);
+      for (std::size_t j = 0; j < profile_.lengths.size(); ++j) {
+        const MapTable& table = tables_[k][once ? 0 : j];
+        if (!once) sums = weigh(table, base, profile_.lengths[j], weights);
+        rows[k].push_back(row(sums, table, weights, profile_.lengths[j]));
       }
     }
     return rows;
@@ -71,30 +91,36 @@ class Sampler {
     return static_cast<std::size_t>(std::lower_bound(profile_.edges.begin(), profile_.edges.end(), t) -
                                     profile_.edges.begin());
   }
+  std::size_t edge(std::size_t k) const { return static_cast<std::size_t>(profile_.edges[k]); }
 
-  /// What the factor of a query that sees edges[end] keys is of the one in the table, which is for the longest.
-  double logn_ratio(std::size_t method, std::size_t end) const {
-    const double a = affine_map(profile_.methods[method].transform, 0, static_cast<double>(profile_.edges[end])).a;
-    return a / maps_[method].front().a;
-  }
-
-  /// Z and N~ of each interval up to edges[end].
-  std::vector<Sums> sums(std::size_t method, const std::vector<double>& base, std::size_t end, double factor) const {
+  /// A~ of each distance up to edges[end]; returned: Z and N~ of each interval.
+  std::vector<Sums> weigh(const MapTable& table, const std::vector<double>& base, std::size_t end,
+                          std::vector<double>& weights) const {
     std::vector<Sums> list(end);
-    const std::vector<AffineMap>& maps = maps_[method];
     for (std::size_t k = 0; k < end; ++k) {
-      for (auto t = static_cast<std::size_t>(profile_.edges[k]); t < static_cast<std::size_t>(profile_.edges[k + 1]);
-           ++t) {
-        const double logit = maps[t].a * factor * base[t] + maps[t].m;
-        const double weight = std::exp(logit);
-        list[k].z += weight;
-        list[k].n += weight * logit;
+      for (std::size_t t = edge(k); t < edge(k + 1); ++t) {
+        const double logit = table.a[t] * base[t] + table.m[t];
+        weights[t] = std::exp(logit);
+        list[k].z += weights[t];
+        list[k].n += weights[t] * logit;
       }
     }
     return list;
   }
 
-  Row row(const std::vector<Sums>& intervals, std::size_t end) const {
+  /// The expected weight of interval k where everything sums to z, from up to 256 or so of its distances.
+  double tilted_mass(std::size_t k, double z, const MapTable& table, const std::vector<double>& weights) const {
+    const std::size_t count = edge(k + 1) - edge(k), stride = count / 256 + 1;
+    double sum = 0, taken = 0;
+    for (std::size_t t = edge(k); t < edge(k + 1); t += stride) {
+      sum += table.mean[t] / (weights[t] * table.tilt[t] + (z - weights[t]));
+      ++taken;
+    }
+    return sum * static_cast<double>(count) / taken;
+  }
+
+  Row row(const std::vector<Sums>& intervals, const MapTable& table, const std::vector<double>& weights,
+          std::size_t end) const {
     const auto over = [&](std::size_t first, std::size_t last) {
       Sums sum;
       for (std::size_t k = first; k < last; ++k) sum += intervals[k];
@@ -106,24 +132,30 @@ class Sampler {
     const std::size_t tenth = edge_of(length / 10);
     Row out = {all.entropy(), length < 10 ? kNan : over(tenth, end).entropy(),
                over(0, std::min(end, edge_of(100))).z / all.z};
-    for (std::size_t k = 0; k < end; ++k) out.push_back(intervals[k].z / all.z);
-    for (const bool mass : {true, false}) {
+    std::vector<double> mass;
+    for (std::size_t k = 0; k < end; ++k) mass.push_back(tilted_mass(k, all.z, table, weights));
+    out.insert(out.end(), mass.begin(), mass.end());
+    const auto each_decade = [&](auto quantity) {
       for (std::size_t d = 0; d < decades_.size() && decades_[d] <= end; ++d) {
-        const Sums decade = over(d == 0 ? 0 : decades_[d - 1], decades_[d]);
-        out.push_back(mass ? decade.z / all.z : decade.entropy());
+        out.push_back(quantity(d == 0 ? 0 : decades_[d - 1], decades_[d]));
       }
-    }
+    };
+    each_decade([&](std::size_t first, std::size_t last) {
+      return std::accumulate(mass.begin() + static_cast<std::ptrdiff_t>(first),
+                             mass.begin() + static_cast<std::ptrdiff_t>(last), 0.0);
+    });
+    each_decade([&](std::size_t first, std::size_t last) { return over(first, last).entropy(); });
     return out;
   }
 
   const IidProfile& profile_;
   Random random_;
-  std::vector<std::vector<AffineMap>> maps_;  // [method][t]
-  std::vector<std::size_t> decades_;          // places of 1, 10, 100, .. in edges
+  std::vector<std::vector<MapTable>> tables_;  // [method][length], or one for all lengths
+  std::vector<std::size_t> decades_;           // places of 1, 10, 100, .. in edges
 };
 
 /// Mean and standard error of many quantities at once (Welford).
-struct Moments {
+struct RowMoments {
   std::vector<double> mean, squares;
   double count = 0;
 
@@ -140,7 +172,7 @@ struct Moments {
   Estimate at(std::size_t k) const { return {mean[k], std::sqrt(squares[k] / (count - 1) / count)}; }
 };
 
-LengthProfile unpacked(const Moments& moments, std::size_t intervals) {
+LengthProfile unpacked(const RowMoments& moments, std::size_t intervals) {
   LengthProfile profile{moments.at(0), moments.at(1), moments.at(2), {}, {}, {}};
   const std::size_t decades = (moments.mean.size() - 3 - intervals) / 2;
   for (std::size_t k = 0; k < intervals; ++k) profile.mass.push_back(moments.at(3 + k));
@@ -179,7 +211,7 @@ IidProfile sample_iid_profile(std::vector<ProfileMethod> methods, std::int64_t l
   profile.repetitions = repetitions;
   set_grid(profile, longest);
   const Sampler sampler(profile, seed);
-  std::vector<std::vector<Moments>> moments(profile.methods.size(), std::vector<Moments>(profile.lengths.size()));
+  std::vector<std::vector<RowMoments>> moments(profile.methods.size(), std::vector<RowMoments>(profile.lengths.size()));
   // Drawn on all threads, added in their order: so the number of threads changes no bit.
   constexpr std::size_t kAtOnce = 32;
   for (std::size_t first = 0; first < repetitions; first += kAtOnce) {

@@ -13,6 +13,10 @@
 
 /// Where the attention of one query falls when its base logits are independent standard normal: sampled for several
 /// methods and sequence lengths, the same base logits for all of them.
+///
+/// The mean weight of a token is rare and large draws, which few repetitions hold. So it is estimated with the tilt
+/// (reference/equations.hpp): E[A~ / (A~ + rest)] = E[A~] E[1 / (A~ exp(a^2) + rest)], where `rest` is independent of
+/// A~, and A~ exp(a^2) has the law of A~ weighted by itself.
 namespace siattn::verify {
 
 struct ProfileMethod {

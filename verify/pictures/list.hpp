@@ -11,6 +11,7 @@ extern constinit const PictureMaker kTransformCurves;
 extern constinit const PictureMaker kFigure1;
 extern constinit const PictureMaker kFigure2;
 extern constinit const PictureMaker kFigure6;
+extern constinit const PictureMaker kTypicalTotal;
 extern constinit const PictureMaker kWeights;
 extern constinit const PictureMaker kDecadeBars;
 extern constinit const PictureMaker kHeatMaps;

@@ -6,8 +6,9 @@
 namespace siattn::verify {
 
 std::span<const PictureMaker* const> picture_makers() noexcept {
-  static constexpr const PictureMaker* list[] = {&kTransformCurves, &kFigure1,    &kFigure2,  &kFigure6,
-                                                 &kWeights,         &kDecadeBars, &kHeatMaps, &kEncodedWeights};
+  static constexpr const PictureMaker* list[] = {&kTransformCurves, &kFigure1,      &kFigure2,
+                                                 &kFigure6,         &kTypicalTotal, &kWeights,
+                                                 &kDecadeBars,      &kHeatMaps,     &kEncodedWeights};
   return list;
 }
 

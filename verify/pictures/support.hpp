@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "verify/marginals.hpp"
 #include "verify/pictures/picture.hpp"
 
 namespace siattn::verify {
@@ -15,13 +16,13 @@ namespace siattn::verify {
 /// A point with a band of two standard errors on either side.
 inline void add_point(Series& series, double x, const Estimate& y) {
   series.x.push_back(x);
-  series.y.push_back(y.mean);
-  series.low.push_back(y.mean - 2 * y.standard_error);
-  series.high.push_back(y.mean + 2 * y.standard_error);
+  series.y.push_back(y.value);
+  series.low.push_back(y.value - 2 * y.standard_error);
+  series.high.push_back(y.value + 2 * y.standard_error);
 }
 
 /// The same in other units.
-inline Estimate scaled(const Estimate& e, double factor) { return {e.mean * factor, e.standard_error * factor}; }
+inline Estimate scaled(const Estimate& e, double factor) { return {e.value * factor, e.standard_error * factor}; }
 
 /// The middle of the distances first .. last - 1 on a logarithmic axis. first >= 1.
 inline double log_middle(double first, double last) { return std::sqrt(first * (last - 1)); }
