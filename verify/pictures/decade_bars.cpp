@@ -47,6 +47,6 @@ Picture make(const PictureInputs& inputs) {
 
 }  // namespace
 
-constinit const PictureMaker kDecadeBars = {"decades", "Attention and entropy by decade", make};
+constinit const PictureMaker kDecadeBarsPicture = {"decades", "Attention and entropy by decade", make};
 
 }  // namespace siattn::verify

@@ -3,6 +3,7 @@
 #include <siattn/position_encoding.hpp>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "reference/equations.hpp"
@@ -28,12 +29,12 @@ std::vector<Encoded> encodings() {
   return {{"NoPE", NoEncoding{}, 4}, {"RoPE, base 10⁴", Rope{}, 5}, {"p-RoPE, half the pairs", HalfTruncatedRope{}, 6}};
 }
 
-/// 0, 1, 2, 3, .., six or so a decade.
-std::vector<std::size_t> distance_edges() {
+/// 0, 1, 2, 3, .., so many or fewer a decade.
+std::vector<std::size_t> distance_edges(int per_decade) {
   std::vector<std::size_t> edges = {0};
   for (int k = 0; edges.back() < kKeys; ++k) {
-    const auto edge = static_cast<std::size_t>(std::min(kKeys, std::int64_t{std::llround(std::pow(10, k / 6.0))}));
-    if (edge > edges.back()) edges.push_back(edge);
+    const std::int64_t edge = std::llround(std::pow(10, static_cast<double>(k) / per_decade));
+    if (static_cast<std::size_t>(edge) > edges.back()) edges.push_back(static_cast<std::size_t>(std::min(kKeys, edge)));
   }
   return edges;
 }
@@ -116,49 +117,66 @@ std::vector<std::vector<std::vector<double>>> draw(const PictureInputs& inputs, 
   return result;
 }
 
-Picture make(const PictureInputs& inputs) {
-  const std::size_t repetitions = inputs.options.full ? 200 : 20;
-  const auto edges = distance_edges();
+/// By distance and encoding: the score of the shared parts alone, which is the mean of the scores.
+Panel mean_logit_panel(const std::vector<std::vector<double>>& common_keys) {
+  Panel panel{"Mean base logit", {"distance t (tokens)", true}, {"nats"}, {}};
+  const auto edges = distance_edges(12);
   const auto list = encodings();
-  const std::vector<ProfileMethod>& methods = inputs.iid.methods;
-  const Axis distance{"distance t (tokens)", true};
-  Plot plot{"Attention weight over distance with position encodings",
-            "The mean base logit by distance for NoPE, RoPE and p-RoPE, and for each of them the mean weight of a "
-            "token by distance under four transforms.",
-            {{"Mean base logit", distance, {"nats", false}, {}}},
-            2};
-  std::vector<std::vector<double>> common_keys;
-  for (const Encoded& one : list) {
-    common_keys.push_back(encode(one.encoding, std::vector<double>(kKeys * kHeadDim, kCommon), 0));
-    const std::vector<double> mean =
-        scores(encode(one.encoding, std::vector<double>(kHeadDim, kCommon), kKeys - 1), common_keys.back());
-    Series series{.name = one.name, .style = one.style};
-    for (double t = 1; t < kKeys; t = std::max(t + 1, std::round(t * 1.06))) {
-      series.x.push_back(t);
-      series.y.push_back(mean[static_cast<std::size_t>(t)]);
+  for (std::size_t e = 0; e < list.size(); ++e) {
+    const std::vector<double> query(kHeadDim, kCommon);
+    const std::vector<double> mean = scores(encode(list[e].encoding, query, kKeys - 1), common_keys[e]);
+    Series series{.name = list[e].name, .draw = Draw::line_markers, .style = list[e].style};
+    for (std::size_t i = 1; i + 1 < edges.size(); ++i) {
+      const auto first = static_cast<double>(edges[i]), last = static_cast<double>(edges[i + 1]);
+      series.x.push_back(log_middle(first, last));
+      series.y.push_back(std::accumulate(&mean[edges[i]], mean.data() + edges[i + 1], 0.0) / (last - first));
     }
-    plot.panels.front().series.push_back(std::move(series));
+    panel.series.push_back(std::move(series));
   }
+  return panel;
+}
+
+/// The mean weight of a token, a panel for each encoding.
+std::vector<Panel> weight_panels(const PictureInputs& inputs, const std::vector<std::vector<double>>& common_keys,
+                                 std::size_t repetitions) {
+  const auto edges = distance_edges(6);
   std::vector<std::vector<std::vector<std::vector<double>>>> drawn(repetitions);
 #pragma omp parallel for schedule(dynamic)
   for (std::size_t r = 0; r < repetitions; ++r) drawn[r] = draw(inputs, r, common_keys, edges);
+  std::vector<Panel> panels;
+  const auto list = encodings();
   for (std::size_t e = 0; e < list.size(); ++e) {
-    Panel panel{list[e].name, distance, {"mean weight of a token", true, 1e-8, 1}, {}};
-    for (std::size_t k = 0; k < methods.size(); ++k) {
-      Series series{.name = methods[k].name, .draw = Draw::line_markers, .style = methods[k].style};
+    Panel panel{list[e].name, {"distance t (tokens)", true}, {"mean weight of a token", true, 1e-8, 1}, {}};
+    for (std::size_t k = 0; k < inputs.iid.methods.size(); ++k) {
+      const ProfileMethod& method = inputs.iid.methods[k];
+      Series series{.name = method.name, .draw = Draw::line_markers, .style = method.style};
       for (std::size_t i = 1; i + 1 < edges.size(); ++i) {
         Moments moments;
         for (const auto& one : drawn) moments.add(one[e][k][i]);
-        add_point(series, log_middle(static_cast<double>(edges[i]), static_cast<double>(edges[i + 1])),
-                  summary_of(moments).mean);
+        const double t = log_middle(static_cast<double>(edges[i]), static_cast<double>(edges[i + 1]));
+        add_log_point(series, t, summary_of(moments).mean);
       }
       panel.series.push_back(std::move(series));
     }
-    plot.panels.push_back(std::move(panel));
+    panels.push_back(std::move(panel));
   }
+  return panels;
+}
+
+Picture make(const PictureInputs& inputs) {
+  const std::size_t repetitions = inputs.options.full ? 200 : 20;
+  std::vector<std::vector<double>> common_keys;
+  for (const Encoded& one : encodings()) {
+    common_keys.push_back(encode(one.encoding, std::vector<double>(kKeys * kHeadDim, kCommon), 0));
+  }
+  std::vector<Panel> panels = weight_panels(inputs, common_keys, repetitions);
+  panels.insert(panels.begin(), mean_logit_panel(common_keys));
   return {
       .id = {},
-      .plot = std::move(plot),
+      .plot = {"Attention weight over distance with position encodings",
+               "The mean base logit by distance for NoPE, RoPE and p-RoPE, and for each of them the mean weight of a "
+               "token by distance under four transforms.",
+               std::move(panels), 2},
       .caption =
           "Queries and keys share a direction (0.5 in every dimension), so that the mean base logit is 2 before "
           "encoding. Were they "
@@ -176,6 +194,6 @@ Picture make(const PictureInputs& inputs) {
 
 }  // namespace
 
-constinit const PictureMaker kEncodedWeights = {"encodings", "Attention weight with position encodings", make};
+constinit const PictureMaker kEncodedWeightsPicture = {"encodings", "Attention weight with position encodings", make};
 
 }  // namespace siattn::verify

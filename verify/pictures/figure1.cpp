@@ -41,6 +41,6 @@ Picture make(const PictureInputs& inputs) {
 
 }  // namespace
 
-constinit const PictureMaker kFigure1 = {"figure-1", "Fig. 1: entropy and local attention by length", make};
+constinit const PictureMaker kFigure1Picture = {"figure-1", "Fig. 1: entropy and local attention by length", make};
 
 }  // namespace siattn::verify

@@ -23,6 +23,6 @@ Picture make(const PictureInputs& inputs) {
 
 }  // namespace
 
-constinit const PictureMaker kFigure6 = {"figure-6", "Fig. 6: the same without a transform", make};
+constinit const PictureMaker kFigure6Picture = {"figure-6", "Fig. 6: the same without a transform", make};
 
 }  // namespace siattn::verify

@@ -54,6 +54,6 @@ Picture make(const PictureInputs& inputs) {
 
 }  // namespace
 
-constinit const PictureMaker kHeatMaps = {"heat-map", "Attention by distance and length", make};
+constinit const PictureMaker kHeatMapsPicture = {"heat-map", "Attention by distance and length", make};
 
 }  // namespace siattn::verify

@@ -15,10 +15,11 @@ constexpr const char* kStyle =
     "<style>:root{color-scheme:light dark}"
     "body{font:16px/1.5 system-ui,'DejaVu Sans',sans-serif;max-width:1240px;margin:0 auto;padding:0 20px "
     "60px;color:#1b1b1b;background:#fff}"
-    "h1{font-size:28px;margin:32px 0 8px}h2{font-size:22px;margin:44px 0 12px}h3{font-size:18px;margin:0 0 4px}"
+    "h1{font-size:28px;margin:32px 0 8px}h2{font-size:22px;margin:44px 0 12px}"
     "code{font:14px ui-monospace,'DejaVu Sans Mono',monospace;overflow-wrap:anywhere}"
     ".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:15px}"
-    "th,td{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid #d5d5d5;vertical-align:top}"
+    "td:first-child{white-space:nowrap}caption{text-align:left;padding:6px 0}th,td{text-align:left;padding:5px 12px "
+    "5px 0;border-bottom:1px solid #d5d5d5;vertical-align:top}"
     "td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
     "details{margin:0 0 10px}summary{cursor:pointer;padding:3px 0}dl{margin:6px 0 12px "
     "18px}dt{font-weight:600}dd{margin:0 0 8px}"
@@ -133,6 +134,14 @@ std::string html_report(const ReportHeader& header, const std::string& command, 
   out +=
       "<p>The paper: Anson, Wang, Aitchison, Scale-invariant attention, NeurIPS 2025, arXiv 2505.17083. Every number "
       "here, those behind the pictures too, stands in report.json.</p>\n";
+  if (!pictures.empty()) {
+    out += "<p>Pictures: ";
+    for (const Picture& picture : pictures) {
+      out += fmt::format("{}<a href=\"#{}\">{}</a>", &picture == &pictures.front() ? "" : ", ", xml_escaped(picture.id),
+                         xml_escaped(picture.id));
+    }
+    out += "</p>\n";
+  }
   out += "<h2>Claims</h2>\n" + overview(results) + "<h2>Claim by claim</h2>\n";
   for (const CheckResult& r : results) out += details(r);
   if (!pictures.empty()) out += "<h2>Pictures</h2>\n";

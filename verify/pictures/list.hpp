@@ -7,15 +7,16 @@
 
 namespace siattn::verify {
 
-extern constinit const PictureMaker kTransformCurves;
-extern constinit const PictureMaker kFigure1;
-extern constinit const PictureMaker kFigure2;
-extern constinit const PictureMaker kFigure6;
-extern constinit const PictureMaker kTypicalTotal;
-extern constinit const PictureMaker kWeights;
-extern constinit const PictureMaker kDecadeBars;
-extern constinit const PictureMaker kHeatMaps;
-extern constinit const PictureMaker kEncodedWeights;
+extern constinit const PictureMaker kTransformCurvesPicture;
+extern constinit const PictureMaker kFigure1Picture;
+extern constinit const PictureMaker kFigure2Picture;
+extern constinit const PictureMaker kFigure6Picture;
+extern constinit const PictureMaker kTypicalTotalPicture;
+extern constinit const PictureMaker kWeightsPicture;
+extern constinit const PictureMaker kDecadeBarsPicture;
+extern constinit const PictureMaker kHeatMapsPicture;
+extern constinit const PictureMaker kEncodedWeightsPicture;
+extern constinit const PictureMaker kDeparturesPicture;
 
 }  // namespace siattn::verify
 

@@ -6,9 +6,9 @@
 namespace siattn::verify {
 
 std::span<const PictureMaker* const> picture_makers() noexcept {
-  static constexpr const PictureMaker* list[] = {&kTransformCurves, &kFigure1,      &kFigure2,
-                                                 &kFigure6,         &kTypicalTotal, &kWeights,
-                                                 &kDecadeBars,      &kHeatMaps,     &kEncodedWeights};
+  static constexpr const PictureMaker* list[] = {
+      &kTransformCurvesPicture, &kFigure1Picture,    &kFigure2Picture,  &kFigure6Picture,        &kTypicalTotalPicture,
+      &kWeightsPicture,         &kDecadeBarsPicture, &kHeatMapsPicture, &kEncodedWeightsPicture, &kDeparturesPicture};
   return list;
 }
 

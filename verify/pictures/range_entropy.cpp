@@ -37,7 +37,7 @@ Series fitted_line(const Series& points, double& residual) {
 /// The curve for one Delta, against ln t.
 Series exact_curve(const LogitTransform& transform, double delta) {
   Series curve;
-  for (double t = 10; t < kFarthest * 1.01; t *= std::sqrt(10)) {
+  for (double t = 10; t < kFarthest * 1.01; t *= std::pow(10, 0.25)) {
     curve.x.push_back(std::log(std::round(t)));
   }
   curve.y.resize(curve.x.size());
@@ -49,11 +49,11 @@ Series exact_curve(const LogitTransform& transform, double delta) {
   return curve;
 }
 
-Series sampled_points(const LogitTransform& transform, double delta, std::size_t repetitions, std::uint64_t seed,
-                      std::uint32_t stream) {
-  Series points{.draw = Draw::markers};
-  for (const double t : {10.0, 100.0, 1e3, 1e4, 1e5}) {
-    const RangeSampling sampling{{t, t * delta}, repetitions, seed, stream++};
+Series sampled_points(const LogitTransform& transform, double delta, const ClaimOptions& options,
+                      std::size_t repetitions, std::uint32_t stream) {
+  Series points{.name = {}, .draw = Draw::markers};
+  for (double t = 10; t < (options.full ? 2e5 : 2e4); t *= 10) {
+    const RangeSampling sampling{{t, t * delta}, repetitions, options.seed, stream++};
     add_point(points, std::log(t), mean_entropy(sample_range({&transform, 1}, sampling).front()));
   }
   return points;
@@ -67,16 +67,15 @@ Series against_root(Series series) {
 }  // namespace
 
 RangeEntropies range_entropies(const LogitTransform& transform, const ClaimOptions& options, std::uint32_t stream) {
-  const std::size_t repetitions = options.full ? 400 : 40;
+  const std::size_t repetitions = options.full ? 200 : 100;
   const Axis y{"E[H] within [t, tΔ) (nats)"};
   RangeEntropies result;
   result.panels = {{"Against ln t", {"ln t (t in tokens)"}, y, {}}, {"Against √ln t", {"√ln t (t in tokens)"}, y, {}}};
   int style = 0;
   for (const double delta : {2.0, 5.0, 10.0}) {
     Series curve = exact_curve(transform, delta);
-    curve.name = fmt::format("Δ = {:g}, exact", delta);
-    Series points = sampled_points(transform, delta, repetitions, options.seed, stream);
-    points.name = fmt::format("Δ = {:g}, sampled", delta);
+    curve.name = fmt::format("Δ = {:g}", delta);
+    Series points = sampled_points(transform, delta, options, repetitions, stream);
     curve.style = points.style = style++;
     stream += 5;
     const Series root_curve = against_root(curve);

@@ -21,6 +21,15 @@ inline void add_point(Series& series, double x, const Estimate& y) {
   series.high.push_back(y.value + 2 * y.standard_error);
 }
 
+/// The same for a logarithmic axis: two standard errors of the logarithm.
+inline void add_log_point(Series& series, double x, const Estimate& y) {
+  const double factor = std::exp(2 * y.standard_error / y.value);
+  series.x.push_back(x);
+  series.y.push_back(y.value);
+  series.low.push_back(y.value / factor);
+  series.high.push_back(y.value * factor);
+}
+
 /// The same in other units.
 inline Estimate scaled(const Estimate& e, double factor) { return {e.value * factor, e.standard_error * factor}; }
 

@@ -113,6 +113,8 @@ Layout::Layout(const Plot& plot) {
       legend.push_back({series.name, series.draw, series.draw == Draw::guide ? 0 : style_of(series)});
     }
   }
+  std::stable_partition(legend.begin(), legend.end(),
+                        [](const LegendEntry& entry) { return entry.draw != Draw::guide; });
   const std::size_t count = std::max<std::size_t>(plot.panels.size(), 1);
   columns = std::min(count, plot.columns > 0 ? static_cast<std::size_t>(plot.columns) : 3);
   shared_labels = columns > 3;

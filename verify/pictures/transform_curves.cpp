@@ -37,6 +37,6 @@ Picture make(const PictureInputs&) {
 
 }  // namespace
 
-constinit const PictureMaker kTransformCurves = {"transform", "a_t and m_t by distance", make};
+constinit const PictureMaker kTransformCurvesPicture = {"transform", "a_t and m_t by distance", make};
 
 }  // namespace siattn::verify

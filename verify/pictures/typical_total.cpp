@@ -51,7 +51,7 @@ Picture make(const PictureInputs&) {
 
 }  // namespace
 
-constinit const PictureMaker kTypicalTotal = {"typical-total", "Mean and median of the total attention of a decade",
-                                              make};
+constinit const PictureMaker kTypicalTotalPicture = {"typical-total",
+                                                     "Mean and median of the total attention of a decade", make};
 
 }  // namespace siattn::verify

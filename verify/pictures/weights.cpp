@@ -20,7 +20,7 @@ Picture make(const PictureInputs& inputs) {
     for (std::size_t i = 1; i < mass.size(); ++i) {  // t = 0 has no place on a logarithmic axis
       const auto first = static_cast<double>(iid.edges[i]), last = static_cast<double>(iid.edges[i + 1]);
       const double t = log_middle(first, last);
-      add_point(one, t, scaled(mass[i], 1 / (last - first)));
+      add_log_point(one, t, scaled(mass[i], 1 / (last - first)));
       // Sums over t of f(t) are integrals from t - 1/2 to t + 1/2.
       add_point(decade, t, scaled(mass[i], 1 / std::log10((last - 0.5) / (first - 0.5))));
     }
@@ -43,6 +43,6 @@ Picture make(const PictureInputs& inputs) {
 
 }  // namespace
 
-constinit const PictureMaker kWeights = {"weights", "Attention weight over distance", make};
+constinit const PictureMaker kWeightsPicture = {"weights", "Attention weight over distance", make};
 
 }  // namespace siattn::verify
