@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -57,7 +58,10 @@ void ReportFiles::write(const std::map<std::string, std::string>& contents) {
 Progress::Progress() : visible_(::isatty(STDERR_FILENO) == 1) {}
 
 void Progress::show(std::size_t done, std::size_t count, std::string_view what) const {
-  if (visible_) show(fmt::format("{}/{} {}", done, count, what));
+  if (!visible_) return;
+  constexpr std::size_t width = 24;
+  const std::size_t full = count > 0 ? std::min(done, count) * width / count : 0;
+  show(fmt::format("[{:#<{}}{:-<{}}] {}/{} {}", "", full, "", width - full, done, count, what));
 }
 
 void Progress::show(std::string_view what) const {

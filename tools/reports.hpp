@@ -48,6 +48,7 @@ class Progress {
  public:
   Progress();
   bool visible() const { return visible_; }
+  /// A bar, done/count and what runs.
   void show(std::size_t done, std::size_t count, std::string_view what) const;
   void show(std::string_view what) const;  ///< where nobody knows how many there will be
   void clear() const;

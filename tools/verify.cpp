@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // siattn verify: the claims of the paper, each with its figure and a planted mistake that it rejects.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@ namespace {
 
 struct VerifyArguments {
   bool quick = false;
+  std::string only;
   verify::ClaimOptions options;
   ReportArguments report;
 };
@@ -52,19 +54,43 @@ std::map<std::string, std::string> contents_of(const VerifyArguments& arguments,
   return contents;
 }
 
+/// The claims whose name begins with `only`, in the order of the paper.
+std::vector<const verify::Claim*> claims_of(const std::string& only) {
+  std::vector<const verify::Claim*> list;
+  std::string known;
+  for (const verify::Claim* claim : verify::claims()) {
+    if (claim->id.starts_with(only)) list.push_back(claim);
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", claim->id);
+  }
+  if (list.empty()) throw Failure(fmt::format("--claim {}: no such claim: expected one of {}", only, known));
+  return list;
+}
+
+/// On a terminal: a bar, how many claims have ended, and those that run.
+verify::ClaimCallback shown_on(const Progress& progress) {
+  return [&progress, running = std::vector<std::string_view>()](const verify::ClaimProgress& at) mutable {
+    if (at.result == nullptr) {
+      running.push_back(at.claim->id);
+    } else {
+      std::erase(running, at.claim->id);
+    }
+    progress.show(at.done, at.count, fmt::format("{}", fmt::join(running, ", ")));
+  };
+}
+
 int run_verify(const VerifyArguments& arguments) {
   if (arguments.quick && arguments.options.full) throw Failure("--quick and --full: choose one");
+  const std::vector<const verify::Claim*> list = claims_of(arguments.only);
   ReportFiles files(arguments.report, report_names());
   const Progress progress;
-  const auto results = verify::run_claims(arguments.options, [&progress](const verify::ClaimProgress& at) {
-    if (at.result == nullptr) progress.show(at.index + 1, at.count, at.claim->title);
-  });
+  const auto results = verify::run_claims(list, arguments.options, shown_on(progress));
   progress.clear();
 
   const verify::ReportHeader header{"claims",
                                     {{"version", version()},
                                      {"mode", arguments.options.full ? "full" : "quick"},
-                                     {"seed", std::to_string(arguments.options.seed)}}};
+                                     {"seed", std::to_string(arguments.options.seed)},
+                                     {"false alarms at most", fmt::format("{:.0e}", verify::false_alarms(results))}}};
   const std::string text = verify::text_report(header, results);
   files.write(contents_of(arguments, header, text, results, progress));
   fmt::print("{}", arguments.report.json ? verify::json_report(header, results) : text);
@@ -78,6 +104,7 @@ void add_verify(CLI::App& app, int& exit_status) {
   const auto arguments = std::make_shared<VerifyArguments>();
   command->add_flag("--quick", arguments->quick, "seconds; the default");
   command->add_flag("--full", arguments->options.full, "denser grids and longer sums");
+  command->add_option("--claim", arguments->only, "claims whose name begins with this [all]");
   command->add_option("--seed", arguments->options.seed, "for what is drawn at random")->capture_default_str();
   arguments->report.add_to(*command,
                            "report.html with pictures, each picture.svg, report.txt, report.json and junit.xml");

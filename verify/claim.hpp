@@ -70,17 +70,22 @@ std::span<const Claim* const> claims() noexcept;
 ClaimResult run_claim(const Claim& claim, const ClaimOptions& options = {});
 
 struct ClaimProgress {
-  std::size_t index;  ///< 0 .. count - 1
-  std::size_t count;
+  std::size_t done;   ///< claims that have ended
+  std::size_t count;  ///< claims in all
   const Claim* claim;
   const ClaimResult* result;  ///< nullptr: the claim starts now
 };
 
-/// Called twice for each claim, before and after. Must not throw.
+/// Called twice for each claim, before and after, by one thread at a time. Must not throw.
 using ClaimCallback = std::function<void(const ClaimProgress&)>;
 
-/// Runs all claims, in order, on the calling thread.
-std::vector<ClaimResult> run_claims(const ClaimOptions& options = {}, const ClaimCallback& callback = {});
+/// Runs these claims, as many at a time as OpenMP has threads; what is parallel inside a claim then runs on its thread.
+/// The results are in the order of the list and, but for the seconds, do not depend on the number of threads.
+std::vector<ClaimResult> run_claims(std::span<const Claim* const> list, const ClaimOptions& options = {},
+                                    const ClaimCallback& callback = {});
+
+/// The chance that a run finds any of these wrong though all hold: the sum of theirs.
+double false_alarms(std::span<const ClaimResult> results) noexcept;
 
 }  // namespace siattn::verify
 

@@ -88,15 +88,28 @@ ClaimResult run_claim(const Claim& claim, const ClaimOptions& options) {
   return result;
 }
 
-std::vector<ClaimResult> run_claims(const ClaimOptions& options, const ClaimCallback& callback) {
-  std::vector<ClaimResult> results;
-  const std::span<const Claim* const> all = claims();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (callback) callback({i, all.size(), all[i], nullptr});
-    results.push_back(run_claim(*all[i], options));
-    if (callback) callback({i, all.size(), all[i], &results.back()});
+std::vector<ClaimResult> run_claims(std::span<const Claim* const> list, const ClaimOptions& options,
+                                    const ClaimCallback& callback) {
+  std::vector<ClaimResult> results(list.size());
+  std::size_t done = 0;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::size_t i = 0; i < list.size(); ++i) {
+#pragma omp critical(siattn_claims)
+    if (callback) callback({done, list.size(), list[i], nullptr});
+    results[i] = run_claim(*list[i], options);
+#pragma omp critical(siattn_claims)
+    {
+      ++done;
+      if (callback) callback({done, list.size(), list[i], &results[i]});
+    }
   }
   return results;
+}
+
+double false_alarms(std::span<const ClaimResult> results) noexcept {
+  double sum = 0;
+  for (const ClaimResult& result : results) sum += result.false_alarm;
+  return sum;
 }
 
 }  // namespace siattn::verify

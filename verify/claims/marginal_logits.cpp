@@ -31,7 +31,7 @@ std::vector<float> logits_at(std::int64_t t, std::int64_t count, const Random& r
   options.transform = ScaleInvariant{};
   options.softmax_scale = 1;
   options.query_offset = t;
-  if (const Status status = attention(tensors, options, {.threads = 1}); !status) throw std::runtime_error(status.message());
+  if (const Status status = attention(tensors, options, {.backend = {}, .threads = 1}); !status) throw std::runtime_error(status.message());
   return lse;
 }
 

@@ -122,7 +122,7 @@ Measurement measure(const ClaimOptions& options, std::size_t variant) {
 constinit const Claim kNotGaussian = {
     .id = "not-gaussian",
     .title = "Other laws: departure, correction",
-    .reference = "Eq. 12, 13; open in the paper",
+    .reference = "Eq. 12, 13",
     .statement =
         "For skewed, heavy-tailed, bounded and mixed base logits, and those of random queries and keys, the a and m that "
         "solve a K'(a) - K(a) = beta/alpha - log(alpha) + log(1 + t/tau), m = beta/alpha - a K'(a), restore both "

@@ -61,7 +61,7 @@ Measurement measure(const ClaimOptions& options, std::size_t variant) {
 constinit const Claim kTypicalTotal = {
     .id = "typical-total",
     .title = "Median of Z falls to half its mean",
-    .reference = "beyond Theorem 1",
+    .reference = "beyond Th. 1",
     .statement =
         "The median of Z over [t, 10 t) is a share of E[Z] that falls with t and tends to 1/2: scale invariance holds "
         "for the typical total as well, with half the constant. Not in the paper.",

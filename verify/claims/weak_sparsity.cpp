@@ -115,7 +115,7 @@ Measurement measure(const ClaimOptions& options, std::size_t variant) {
 constinit const Claim kWeakSparsity = {
     .id = "weak-sparsity",
     .title = "Entropy grows as sqrt(log t)",
-    .reference = "Sec. 3, Fig. 2, 6",
+    .reference = "Fig. 2, 6",
     .statement =
         "E[H] over [t, Delta t) grows as (log t)^p with p = 1/2 (p = 1 for unscaled logits) and, full, as "
         "sqrt(2/pi) a_t. The paper shows it in a figure up to finite t and leaves it unproven; here E[H] is integrated "
