@@ -29,7 +29,9 @@ CheckResult passing() {
           .wrong_variants = {{"a far one", kInfinity, true}, {"a near one", 0.01, true}},
           .seconds = 0.25,
           .verdict = Verdict::pass,
-          .message = ""};
+          .message = "",
+          .tables = {{"Entropy by distance", {"t (tokens)", "law", "E[H] (nats)"}, {{10.0, "normal", kInfinity}}}},
+          .false_alarm = 1e-9};
 }
 
 std::vector<CheckResult> one_of_each() {
@@ -104,6 +106,7 @@ TEST(TextReport, TellsWhatMatters) {
   EXPECT_NE(text.find("a < b && c > \"d\" second line"), std::string::npos);
   EXPECT_NE(text.find("ERROR broken: "), std::string::npos);
   EXPECT_EQ(text.find("FAIL good"), std::string::npos);
+  EXPECT_EQ(text.find("Entropy by distance"), std::string::npos) << "tables are for the other reports";
   EXPECT_EQ(lines.back(), "1 of 4 passed, 1 failed, 1 errors, 1 skipped; 1.0 s");
 }
 
@@ -130,6 +133,11 @@ TEST(JsonReport, HoldsEverything) {
   EXPECT_EQ(good["figure"], 2.5e-49);
   EXPECT_EQ(good["threshold"], 1e-45);
   EXPECT_EQ(good["verdict"], "pass");
+  EXPECT_EQ(good["false_alarm"], 1e-9);
+  const auto& table = good["tables"][0];
+  EXPECT_EQ(table["title"], "Entropy by distance");
+  EXPECT_EQ(table["columns"], nlohmann::json({"t (tokens)", "law", "E[H] (nats)"}));
+  EXPECT_EQ(table["rows"], nlohmann::json({{10.0, "normal", "inf"}}));
   EXPECT_EQ(good["wrong_variants"][0]["figure"], "inf");
   EXPECT_EQ(good["wrong_variants"][1]["figure"], 0.01);
   EXPECT_EQ(good["wrong_variants"][1]["rejected"], true);

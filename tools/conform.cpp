@@ -10,6 +10,7 @@
 #include "tools/command.hpp"
 #include "tools/reports.hpp"
 #include "verify/conform.hpp"
+#include "verify/report.hpp"
 
 namespace siattn::tools {
 namespace {
@@ -21,7 +22,7 @@ struct ConformArguments {
 
 int run_conform(const ConformArguments& arguments) {
   const auto backends = require(verify::backends_of(arguments.options));
-  ReportFiles files(arguments.report);
+  ReportFiles files(arguments.report, {"report.txt", "report.json", "junit.xml"});
   const Progress progress;
   const auto runs =
       verify::run_conformance(backends, arguments.options, [&progress](const verify::ConformProgress& at) {
@@ -37,8 +38,9 @@ int run_conform(const ConformArguments& arguments) {
                                     {{"version", version()}, {"mode", arguments.options.quick ? "quick" : "full"}}};
   const std::string text = verify::conform_text(runs);
   const auto checks = verify::conform_checks(runs);
-  files.write(text, header, checks);
-  fmt::print("{}", arguments.report.json ? verify::json_report(header, checks) : text);
+  const std::string json = verify::json_report(header, checks);
+  files.write({{"report.txt", text}, {"report.json", json}, {"junit.xml", verify::junit_report(header, checks)}});
+  fmt::print("{}", arguments.report.json ? json : text);
   const bool good = std::all_of(runs.begin(), runs.end(), [](const verify::ConformRun& run) { return run.good(); });
   return good ? kGood : kCheckFailed;
 }
@@ -55,7 +57,7 @@ void add_conform(CLI::App& app, int& exit_status) {
   command->add_option("--case", arguments->options.only, "cases whose name begins with this [all]");
   command->add_flag("--quick", arguments->options.quick, "a part of the cases that takes seconds");
   command->add_flag("--fail-fast", arguments->options.fail_fast, "end with the first case that fails");
-  arguments->report.add_to(*command);
+  arguments->report.add_to(*command, "report.txt, report.json and junit.xml");
   command->callback([arguments, &exit_status] { exit_status = run_conform(*arguments); });
 }
 

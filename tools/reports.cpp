@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,24 +14,22 @@
 
 namespace siattn::tools {
 
-void ReportArguments::add_to(CLI::App& command) {
-  command.add_option("--report", folder, "folder for report.txt, report.json and junit.xml");
+void ReportArguments::add_to(CLI::App& command, const std::string& names) {
+  command.add_option("--report", folder, "folder for " + names);
   command.add_option("--junit", junit, "file for JUnit XML");
   command.add_flag("--json", json, "machine-readable output");
 }
 
-ReportFiles::ReportFiles(const ReportArguments& arguments) {
+ReportFiles::ReportFiles(const ReportArguments& arguments, const std::vector<std::string>& names) {
   // Without the folder first: what this throws needs no cleaning up.
-  if (!arguments.junit.empty()) reserve(arguments.junit, Kind::junit);
+  if (!arguments.junit.empty()) reserve(arguments.junit, "junit.xml");
   if (arguments.folder.empty()) return;
   if (::mkdir(arguments.folder.c_str(), 0777) == 0) {
     made_folder_ = arguments.folder;
   } else if (errno != EEXIST) {
     throw Failure(fmt::format("--report {}: cannot make the folder: {}", arguments.folder, std::strerror(errno)));
   }
-  reserve(arguments.folder + "/report.txt", Kind::text);
-  reserve(arguments.folder + "/report.json", Kind::json);
-  reserve(arguments.folder + "/junit.xml", Kind::junit);
+  for (const std::string& name : names) reserve(arguments.folder + "/" + name, name);
 }
 
 ReportFiles::~ReportFiles() {
@@ -38,22 +37,19 @@ ReportFiles::~ReportFiles() {
   if (!made_folder_.empty()) ::rmdir(made_folder_.c_str());  // refused where the reports are in it
 }
 
-void ReportFiles::reserve(const std::string& path, Kind kind) {
+void ReportFiles::reserve(const std::string& path, const std::string& name) {
   files_.push_back(require(io::AtomicFile::create(path)));
   for (std::size_t k = 0; k + 1 < files_.size(); ++k) {
     if (!files_[k].writes_through() && files_[k].target() == files_.back().target()) {
       throw Failure(fmt::format("{}: two reports cannot be one file", path));
     }
   }
-  kinds_.push_back(kind);
+  names_.push_back(name);
 }
 
-void ReportFiles::write(const std::string& text, const verify::ReportHeader& header,
-                        std::span<const verify::CheckResult> results) {
+void ReportFiles::write(const std::map<std::string, std::string>& contents) {
   for (std::size_t k = 0; k < files_.size(); ++k) {
-    const std::string content = kinds_[k] == Kind::text   ? text
-                                : kinds_[k] == Kind::json ? verify::json_report(header, results)
-                                                          : verify::junit_report(header, results);
+    const std::string& content = contents.at(names_[k]);
     require(files_[k].write(content.data(), content.size()));
   }
   require(io::AtomicFile::commit_all(files_));
@@ -62,7 +58,10 @@ void ReportFiles::write(const std::string& text, const verify::ReportHeader& hea
 Progress::Progress() : visible_(::isatty(STDERR_FILENO) == 1) {}
 
 void Progress::show(std::size_t done, std::size_t count, std::string_view what) const {
-  if (visible_) show(fmt::format("{}/{} {}", done, count, what));
+  if (!visible_) return;
+  constexpr std::size_t width = 24;
+  const std::size_t full = count > 0 ? std::min(done, count) * width / count : 0;
+  show(fmt::format("[{:#<{}}{:-<{}}] {}/{} {}", "", full, "", width - full, done, count, what));
 }
 
 void Progress::show(std::string_view what) const {

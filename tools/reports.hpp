@@ -4,12 +4,11 @@
 #define SIATTN_TOOLS_REPORTS_HPP
 
 #include <CLI/CLI.hpp>
-#include <span>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "tools/io/file.hpp"
-#include "verify/report.hpp"
 
 namespace siattn::tools {
 
@@ -18,29 +17,31 @@ struct ReportArguments {
   std::string folder, junit;
   bool json = false;
 
-  void add_to(CLI::App& command);
+  /// names: of the files in the folder, for the help.
+  void add_to(CLI::App& command, const std::string& names);
 };
 
-/// The files, opened before the work starts, so that a folder that takes none is found out first; they appear together,
-/// whole, or not at all.
+/// The files of --report and --junit, opened before the work starts, so that a folder that takes none is found out
+/// first; they appear together, whole, or not at all.
 class ReportFiles {
  public:
-  explicit ReportFiles(const ReportArguments& arguments);
+  /// names: of the files in the folder, of which one is "junit.xml" where --junit is taken.
+  ReportFiles(const ReportArguments& arguments, const std::vector<std::string>& names);
   /// Takes away a folder that was made for reports that were not written.
   ~ReportFiles();
   ReportFiles(const ReportFiles&) = delete;
   ReportFiles& operator=(const ReportFiles&) = delete;
 
-  /// `text` goes into report.txt.
-  void write(const std::string& text, const verify::ReportHeader& header, std::span<const verify::CheckResult> results);
+  /// One more file, outside the folder, that appears with them.
+  void reserve(const std::string& path, const std::string& name);
+
+  /// By name, one for each. What nobody asked for is not written.
+  void write(const std::map<std::string, std::string>& contents);
 
  private:
-  enum class Kind { text, json, junit };
-  void reserve(const std::string& path, Kind kind);
-
   std::string made_folder_;
   std::vector<io::AtomicFile> files_;
-  std::vector<Kind> kinds_;
+  std::vector<std::string> names_;
 };
 
 /// One line on stderr that is written over; nothing where stderr is no terminal.
@@ -48,6 +49,7 @@ class Progress {
  public:
   Progress();
   bool visible() const { return visible_; }
+  /// A bar, done/count and what runs.
   void show(std::size_t done, std::size_t count, std::string_view what) const;
   void show(std::string_view what) const;  ///< where nobody knows how many there will be
   void clear() const;

@@ -37,6 +37,7 @@ struct Measurement {
   double figure = 0;  ///< NaN counts as a deviation beyond every threshold.
   std::string witness;
   std::string note;  ///< A result worth telling besides; empty: none.
+  std::vector<Table> tables = {};
 };
 
 /// One claim. It holds only if the deviation as stated is within the threshold *and* each wrong variant's is not: a
@@ -54,6 +55,9 @@ struct Claim {
   /// variant 0: as stated; k = 1 .. wrong_variants.size(): with wrong_variants[k - 1] planted. The inputs tried when
   /// options.full is not set are among those tried when it is. May throw.
   Measurement (*measure)(const ClaimOptions& options, std::size_t variant);
+
+  /// Chance, over seeds, that the claim as stated is found wrong though it holds. threshold_reason says where it is from.
+  double false_alarm = 0;
 };
 
 using ClaimResult = CheckResult;
@@ -66,17 +70,22 @@ std::span<const Claim* const> claims() noexcept;
 ClaimResult run_claim(const Claim& claim, const ClaimOptions& options = {});
 
 struct ClaimProgress {
-  std::size_t index;  ///< 0 .. count - 1
-  std::size_t count;
+  std::size_t done;   ///< claims that have ended
+  std::size_t count;  ///< claims in all
   const Claim* claim;
   const ClaimResult* result;  ///< nullptr: the claim starts now
 };
 
-/// Called twice for each claim, before and after. Must not throw.
+/// Called twice for each claim, before and after, by one thread at a time. Must not throw.
 using ClaimCallback = std::function<void(const ClaimProgress&)>;
 
-/// Runs all claims, in order, on the calling thread.
-std::vector<ClaimResult> run_claims(const ClaimOptions& options = {}, const ClaimCallback& callback = {});
+/// Runs these claims, as many at a time as OpenMP has threads; what is parallel inside a claim then runs on its thread.
+/// The results are in the order of the list and, but for the seconds, do not depend on the number of threads.
+std::vector<ClaimResult> run_claims(std::span<const Claim* const> list, const ClaimOptions& options = {},
+                                    const ClaimCallback& callback = {});
+
+/// The chance that a run finds any of these wrong though all hold: the sum of theirs.
+double false_alarms(std::span<const ClaimResult> results) noexcept;
 
 }  // namespace siattn::verify
 

@@ -4,6 +4,7 @@
 
 #include <Random123/philox.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -25,11 +26,15 @@ class Random {
   }
 
   /// Standard normal, by Box and Muller; |x| < 8.7.
-  double gaussian(std::uint64_t index) const {
+  double gaussian(std::uint64_t index) const { return gaussian_pair(index)[0]; }
+
+  /// Two independent standard normals, the first of which is gaussian(index).
+  std::array<double, 2> gaussian_pair(std::uint64_t index) const {
     const auto words = block(index);
     const double u = (static_cast<double>((std::uint64_t{words[0]} << 32 | words[1]) >> 11) + 0.5) * 0x1p-53;
     const double angle = 2 * std::numbers::pi * static_cast<double>(words[2]) * 0x1p-32;
-    return std::sqrt(-2 * std::log(u)) * std::cos(angle);
+    const double radius = std::sqrt(-2 * std::log(u));
+    return {radius * std::cos(angle), radius * std::sin(angle)};
   }
 
  private:

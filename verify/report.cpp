@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "verify/json_number.hpp"
 #include "verify/utf8.hpp"
 
 namespace siattn::verify {
@@ -137,9 +138,17 @@ std::string failure_text(const CheckResult& r) {
   return out;
 }
 
-nlohmann::ordered_json json_number(double x) {
-  if (std::isfinite(x)) return x;
-  return number(x);
+nlohmann::ordered_json json_of(const Table& table) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& row : table.rows) {
+    nlohmann::ordered_json cells = nlohmann::ordered_json::array();
+    for (const Table::Cell& cell : row) {
+      const double* x = std::get_if<double>(&cell);
+      cells.push_back(x != nullptr ? json_number(*x) : nlohmann::ordered_json(std::get<std::string>(cell)));
+    }
+    rows.push_back(std::move(cells));
+  }
+  return {{"title", table.title}, {"columns", table.columns}, {"rows", std::move(rows)}};
 }
 
 nlohmann::ordered_json json_of(const CheckResult& r) {
@@ -147,6 +156,8 @@ nlohmann::ordered_json json_of(const CheckResult& r) {
   for (const WrongVariant& w : r.wrong_variants) {
     wrong.push_back({{"name", w.name}, {"figure", json_number(w.figure)}, {"rejected", w.rejected}});
   }
+  nlohmann::ordered_json tables = nlohmann::ordered_json::array();
+  for (const Table& table : r.tables) tables.push_back(json_of(table));
   return {{"id", r.id},
           {"title", r.title},
           {"reference", r.reference},
@@ -156,10 +167,12 @@ nlohmann::ordered_json json_of(const CheckResult& r) {
           {"threshold", json_number(r.threshold)},
           {"threshold_reason", r.threshold_reason},
           {"witness", r.witness},
+          {"false_alarm", json_number(r.false_alarm)},
           {"wrong_variants", std::move(wrong)},
           {"seconds", json_number(r.seconds)},
           {"verdict", name_of(r.verdict)},
-          {"message", r.message}};
+          {"message", r.message},
+          {"tables", std::move(tables)}};
 }
 
 std::string junit_case(const std::string& suite, const CheckResult& r) {
@@ -229,21 +242,28 @@ std::string text_report(const ReportHeader& header, std::span<const CheckResult>
   return out;
 }
 
-std::string json_report(const ReportHeader& header, std::span<const CheckResult> results) {
+nlohmann::ordered_json json_document(const ReportHeader& header, std::span<const CheckResult> results) {
   nlohmann::ordered_json properties = nlohmann::ordered_json::object();
   for (const auto& [key, value] : header.properties) properties[key] = value;
   nlohmann::ordered_json checks = nlohmann::ordered_json::array();
   for (const CheckResult& r : results) checks.push_back(json_of(r));
   const Tally t = tally(results);
-  const nlohmann::ordered_json report = {{"suite", header.suite},
-                                         {"properties", std::move(properties)},
-                                         {"passed", t.passed},
-                                         {"failed", t.failed},
-                                         {"errors", t.errors},
-                                         {"skipped", t.skipped},
-                                         {"seconds", json_number(t.seconds)},
-                                         {"checks", std::move(checks)}};
-  return report.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  return {{"suite", header.suite},
+          {"properties", std::move(properties)},
+          {"passed", t.passed},
+          {"failed", t.failed},
+          {"errors", t.errors},
+          {"skipped", t.skipped},
+          {"seconds", json_number(t.seconds)},
+          {"checks", std::move(checks)}};
+}
+
+std::string json_text(const nlohmann::ordered_json& document) {
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+std::string json_report(const ReportHeader& header, std::span<const CheckResult> results) {
+  return json_text(json_document(header, results));
 }
 
 std::string junit_report(const ReportHeader& header, std::span<const CheckResult> results) {

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 /// Results of checks, of any suite, and three ways to write them down. Nothing here touches files.
@@ -30,6 +32,14 @@ struct WrongVariant {
   bool rejected = false;  ///< figure > threshold, or not a number
 };
 
+/// Figures that a check found, for reports and pictures. A cell is a number or text; every row has as many as columns.
+struct Table {
+  using Cell = std::variant<double, std::string>;
+  std::string title;                 ///< what it shows, with what was held fixed
+  std::vector<std::string> columns;  ///< with units: "t (tokens)", "E[H] (nats)"
+  std::vector<std::vector<Cell>> rows;
+};
+
 /// One check: a figure (how far the computed is from the stated, at worst) that may not exceed a threshold.
 struct CheckResult {
   std::string id;         ///< short, unique in its suite, stable between versions
@@ -45,6 +55,9 @@ struct CheckResult {
   double seconds = 0;
   Verdict verdict = Verdict::error;
   std::string message;  ///< what a reader should know besides; the cause, where the verdict is not pass
+  std::vector<Table> tables = {};
+  /// Chance that the check fails though what it checks holds, over seeds: 0 where nothing is left to chance.
+  double false_alarm = 0;
 };
 
 /// What the report is about. `properties` are written in their order: ("seed", "1"), ("version", "0.1.0"), ...
@@ -67,12 +80,16 @@ Tally tally(std::span<const CheckResult> results);
 
 /// A table for a terminal, at most 118 columns wide, UTF-8: a row for each check, below it the messages of those that
 /// did not pass and a line that sums up. Of the wrong variants the smallest figure is shown: the one nearest to being
-/// accepted. Long titles are cut.
+/// accepted. Long titles are cut. Tables are left out.
 std::string text_report(const ReportHeader& header, std::span<const CheckResult> results);
 
 /// All that is known, as one JSON object: {"suite", "properties": {}, "passed", "failed", "errors", "skipped",
 /// "seconds", "checks": [{the fields of CheckResult}]}. Numbers that JSON lacks are the strings "inf", "-inf", "nan".
 std::string json_report(const ReportHeader& header, std::span<const CheckResult> results);
+
+/// The same as a document that a suite may add to; json_text() writes it.
+nlohmann::ordered_json json_document(const ReportHeader& header, std::span<const CheckResult> results);
+std::string json_text(const nlohmann::ordered_json& document);
 
 /// JUnit XML as CI systems read it: one <testsuite>, one <testcase> for each check with its time, <failure>, <error> or
 /// <skipped> with the message, and the figures in <system-out>. Characters that XML 1.0 forbids become U+FFFD.
