@@ -32,8 +32,8 @@ const IidProfile& small_profile() {
   return profile;
 }
 
-/// Of 64 repetitions, near enough normal: beyond 7 standard errors once in 1e8 for each of some 200 comparisons. A mistake of a
-/// tenth in a mean is 5 to 100 standard errors.
+/// Of 64 repetitions, near enough normal: beyond 7 standard errors once in 1e8 for each of some 200 comparisons. A
+/// mistake of a tenth in a mean is 5 to 100 standard errors.
 void expect_close(const Estimate& estimate, double exact, const std::string& what) {
   EXPECT_NEAR(estimate.value, exact, 7 * estimate.standard_error + 1e-12) << what;
   EXPECT_GT(estimate.standard_error, 0) << what;
