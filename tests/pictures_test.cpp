@@ -28,11 +28,11 @@ class Threads {
 };
 
 const IidProfile& small_profile() {
-  static const IidProfile profile = sample_iid_profile(compared_methods(), 1000, 64, 1);
+  static const IidProfile profile = sample_iid_profile(compared_methods(), 1000, 1000, 1);
   return profile;
 }
 
-/// Of 64 repetitions, near enough normal: beyond 7 standard errors once in 1e8 for each of some 200 comparisons. A
+/// Of 1000 repetitions, near enough normal: beyond 7 standard errors once in 1e11. A
 /// mistake of a tenth in a mean is 5 to 100 standard errors.
 void expect_close(const Estimate& estimate, double exact, const std::string& what) {
   EXPECT_NEAR(estimate.value, exact, 7 * estimate.standard_error + 1e-12) << what;
