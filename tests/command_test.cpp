@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `siattn` from outside: what it writes and prints, its exit status, and how it fails.
 #include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -317,6 +319,35 @@ TEST_F(Command, VerifyQuickIsGood) {
   EXPECT_NE(outcome.out, "");
   EXPECT_EQ(outcome.err, "");  // progress is for terminals
   EXPECT_TRUE(std::filesystem::exists(file("report/report.txt")));
+}
+
+TEST_F(Command, VerifyShowsABarOnATerminal) {
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::execl(SIATTN_TOOL, "siattn", "verify", "--claim", "boundary", nullptr);
+    ::_exit(127);
+  }
+  std::string shown;
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; (n = ::read(terminal, buffer.data(), buffer.size())) > 0;) shown.append(buffer.data(), n);
+  ::close(terminal);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_NE(shown.find("[------------------------] 0/1 boundary-condition"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("[########################] 1/1"), std::string::npos) << shown;
+}
+
+TEST_F(Command, VerifyRunsTheClaimsAskedFor) {
+  const Outcome outcome = siattn({"verify", "--claim", "gaussian", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto document = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(document["checks"].size(), 1u);
+  EXPECT_EQ(document["checks"][0]["id"], "gaussian-moments");
+  EXPECT_EQ(document["properties"]["false alarms at most"], "0");
+  expect_failure({"verify", "--claim", "riemann"}, {"--claim", "riemann", "lemma-1"});
 }
 
 TEST_F(Command, WrongUse) {
