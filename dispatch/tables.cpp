@@ -22,7 +22,7 @@ std::int64_t most_visible_keys(const AttentionShape& shape, const AttentionOptio
 class Compiler {
  public:
   Compiler(const PreparedAttention& problem, LogBase base)
-      : transform_(problem.options.transform, problem.shape),
+      : transform_(problem.options, problem.shape),
         depends_(transform_.dependence()),
         heads_(problem.shape.query_heads),
         fold_(base == LogBase::two ? std::numbers::log2e : 1.0),
@@ -93,7 +93,7 @@ class Compiler {
   void refuse(double value, const char* what, std::int64_t index) {
     if (!bad_.empty()) return;
     bad_ = text("the transform's ", what, " at ", index, " is ", value, " with softmax_scale = ", softmax_scale_,
-                ": float32 tables hold 1.2e-38 .. 3.4e38 and 0");
+                " and the calibration: float32 tables hold 1.2e-38 .. 3.4e38 and 0");
   }
 
   reference::Transform<double> transform_;

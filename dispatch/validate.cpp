@@ -124,6 +124,34 @@ struct TransformCheck {
   }
 };
 
+bool has_row_factor(const LogitTransform& transform) {
+  return std::holds_alternative<LogN>(transform) || std::holds_alternative<InfoScale>(transform);
+}
+
+Status validate_calibration(const AttentionOptions& o, std::int64_t heads) {
+  const Calibration& c = o.calibration;
+  Status status = check_per_head("calibration mean", c.mean, heads, is_finite, "a finite number");
+  if (!status) return status;
+  const auto good = [](double sd) { return std::isfinite(sd) && sd >= 1e-290; };
+  status = check_per_head("calibration standard_deviation", c.standard_deviation, heads, good,
+                          "a finite number of at least 1e-290");
+  if (!status) return status;
+  for (std::size_t h = 0; h < std::max(c.mean.values.size(), c.standard_deviation.values.size()); ++h) {
+    const double mean = c.mean.at(h);
+    const double sd = c.standard_deviation.at(h);
+    if (mean != 0 && has_row_factor(o.transform)) {
+      return Status::invalid(text("calibration mean = ", mean,
+                                  ": LogN and InfoScale, whose factor differs by row, take ",
+                                  "a standard_deviation but no mean other than 0"));
+    }
+    if (!(std::abs(mean / sd) <= 1e290)) {
+      return Status::invalid(
+          text("calibration mean = ", mean, ": with standard_deviation = ", sd, " expected at most 1e290 of these"));
+    }
+  }
+  return {};
+}
+
 /// Addresses that a tensor touches: first byte to one past the last; first == last when it touches none.
 struct Extent {
   std::uintptr_t first = 0;
@@ -233,7 +261,9 @@ Status validate_problem(const AttentionProblem& problem) {
   }
   if (Status status = validate_shape(problem.shape); !status) return status;
   if (Status status = validate_options(problem.shape, problem.options); !status) return status;
-  return std::visit(TransformCheck{problem.shape.query_heads}, problem.options.transform);
+  const std::int64_t heads = problem.shape.query_heads;
+  if (Status status = std::visit(TransformCheck{heads}, problem.options.transform); !status) return status;
+  return validate_calibration(problem.options, heads);
 }
 
 Status validate_tensors(const AttentionShape& s, DType dtype, const AttentionTensors& tensors) {

@@ -54,7 +54,7 @@ class ReferenceBackend final : public Backend {
   }
 
   std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
-    return std::make_shared<const Transform<double>>(problem.options.transform, problem.shape);
+    return std::make_shared<const Transform<double>>(problem.options, problem.shape);
   }
 
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,

@@ -10,8 +10,8 @@
 
 #include "reference/equations.hpp"
 
-/// A LogitTransform for one problem, evaluated from its equations: L = row_factor * scale * S + shift, natural log, S
-/// with softmax_scale already in it. Only a valid transform has meaning here; see dispatch/validate.hpp.
+/// A LogitTransform and its Calibration for one problem, evaluated from their equations: L = row_factor * scale * S +
+/// shift, natural log, S with softmax_scale already in it. Only valid ones have meaning here; see dispatch/validate.hpp.
 namespace siattn::reference {
 
 /// Which of a method's three terms differ from head to head; and whether it has a row factor at all.
@@ -110,17 +110,27 @@ struct Method<Alibi, Real> : Untransformed<Real> {
 template <class Real>
 class Transform {
  public:
-  Transform(const LogitTransform& transform, const AttentionShape& shape)
-      : method_(std::visit([&shape](const auto& t) { return Any(make(t, shape)); }, transform)) {}
+  Transform(const AttentionOptions& options, const AttentionShape& shape)
+      : method_(std::visit([&shape](const auto& t) { return Any(make(t, shape)); }, options.transform)),
+        calibration_(options.calibration) {
+    for (const double mean : calibration_.mean.values) has_mean_ |= mean != 0;
+  }
 
   Dependence dependence() const {
-    return std::visit([](const auto& m) { return m.dependence(); }, method_);
+    Dependence result = std::visit([](const auto& m) { return m.dependence(); }, method_);
+    result.scale |= differs_by_head(calibration_.standard_deviation);
+    result.shift |= has_mean_ && (result.scale || differs_by_head(calibration_.mean));
+    return result;
   }
-  Real scale(std::int64_t h, std::int64_t t) const {
-    return std::visit([h, t](const auto& m) { return m.scale(h, t); }, method_);
-  }
-  Real shift(std::int64_t h, std::int64_t t) const {
-    return std::visit([h, t](const auto& m) { return m.shift(h, t); }, method_);
+  /// a_t / standard_deviation
+  Real scale(std::int64_t h, std::int64_t t) const { return a(h, t) / standard_deviation(h); }
+  /// m_t - a_t mean / standard_deviation
+  Real shift(std::int64_t h, std::int64_t t) const { return has_mean_ ? m(h, t) - moved(h, t) : m(h, t); }
+  /// |m_t| + |a_t mean / standard_deviation|, to which the error of their difference is in proportion; 0 where there is
+  /// no mean.
+  Real shift_terms(std::int64_t h, std::int64_t t) const {
+    using std::abs;
+    return has_mean_ ? abs(m(h, t)) + abs(moved(h, t)) : Real(0);
   }
   /// 1 for a query that sees no key.
   Real row_factor(std::int64_t h, std::int64_t n) const {
@@ -142,7 +152,23 @@ class Transform {
   };
   using Any = typename MethodsOf<LogitTransform>::type;
 
+  Real a(std::int64_t h, std::int64_t t) const {
+    return std::visit([h, t](const auto& method) { return method.scale(h, t); }, method_);
+  }
+  Real m(std::int64_t h, std::int64_t t) const {
+    return std::visit([h, t](const auto& method) { return method.shift(h, t); }, method_);
+  }
+  Real standard_deviation(std::int64_t h) const {
+    return Real(calibration_.standard_deviation.at(static_cast<std::size_t>(h)));
+  }
+  /// By how much the mean moves a logit.
+  Real moved(std::int64_t h, std::int64_t t) const {
+    return a(h, t) * (Real(calibration_.mean.at(static_cast<std::size_t>(h))) / standard_deviation(h));
+  }
+
   Any method_;
+  Calibration calibration_;
+  bool has_mean_ = false;
 };
 
 }  // namespace siattn::reference

@@ -1,156 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `siattn` from outside: what it writes and prints, its exit status, and how it fails.
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "tests/command.hpp"
 
+#include <pty.h>
+#include <signal.h>
+
+#include <array>
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include <siattn/version.hpp>
 
-#include "tests/support.hpp"
-#include "tools/io/load.hpp"
-#include "tools/io/save.hpp"
-#include "tools/io/scratch.hpp"
-#include "verify/random.hpp"
-
-extern char** environ;
-
 namespace siattn::test {
 namespace {
-
-using io::Shape;
-using io::Tensor;
-
-struct Outcome {
-  int status = -1;
-  std::string out, err;
-};
-
-class Command : public ::testing::Test {
- protected:
-  Command() {
-    for (const char* name : {"SIATTN_BACKEND", "SIATTN_NUM_THREADS", "SIATTN_MAX_CPU_ISA"}) unsetenv(name);
-    setenv("OMP_NUM_THREADS", "2", 1);
-    std::filesystem::create_directory(folder_ / "files");
-    std::filesystem::create_directory(folder_ / "files/a-folder.npy");
-  }
-
-  /// The path of a file for the program to read or write.
-  std::string file(const std::string& name) const { return folder_ / ("files/" + name); }
-
-  /// Runs the program; standard output may be sent elsewhere.
-  Outcome siattn(std::vector<std::string> arguments, const std::string& out_path = {}) const {
-    const std::string out = out_path.empty() ? folder_ / "stdout" : out_path, err = folder_ / "stderr";
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    std::vector<char*> argv;
-    arguments.insert(arguments.begin(), SIATTN_TOOL);
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    pid_t child = 0;
-    const int failed = posix_spawn(&child, SIATTN_TOOL, &actions, nullptr, argv.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    if (failed != 0) return {};
-    int status = 0;
-    waitpid(child, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out_path.empty() ? io::read_bytes(out) : "",
-            io::read_bytes(err)};
-  }
-
-  std::string write(const std::string& name, const Shape& shape,
-                    const std::function<double(std::int64_t)>& value) const {
-    Tensor tensor = *Tensor::zeros(DType::float32, shape);
-    for (std::int64_t k = 0; k < tensor.count(); ++k)
-      tensor.values<float>()[static_cast<std::size_t>(k)] = static_cast<float>(value(k));
-    EXPECT_TRUE(io::save(file(name), tensor).ok());
-    return file(name);
-  }
-
-  /// Five tokens of H-inputs: query and key 0, value j in both of its channels; 1/(t + 1)^2 are the weights.
-  std::vector<std::string> h_inputs(const std::string& out) const {
-    const auto zero = [](std::int64_t) { return 0.0; };
-    return {"run",
-            "--query",
-            write("q.npy", {5, 8}, zero),
-            "--key",
-            write("k.npy", {5, 8}, zero),
-            "--value",
-            write("v.npy", {5, 2}, [](std::int64_t k) { return static_cast<double>(k / 2); }),
-            "--out",
-            file(out),
-            "--tau",
-            "1",
-            "--softmax-scale",
-            "1"};
-  }
-
-  /// Two query heads, one kv head, Gaussian.
-  std::vector<std::string> gaussian(const std::string& out) const {
-    const verify::Random random(1, 1);
-    const auto value = [&](std::int64_t k) { return random.gaussian(static_cast<std::uint64_t>(k)); };
-    return {"run",
-            "--query",
-            write("q.npy", {2, 7, 8}, value),
-            "--key",
-            write("k.npy", {1, 9, 8}, value),
-            "--value",
-            write("v.npy", {1, 9, 4}, value),
-            "--out",
-            file(out)};
-  }
-
-  std::vector<double> values(const std::string& spec) const {
-    const auto loaded = io::load(spec);
-    EXPECT_TRUE(loaded.ok()) << loaded.status().message();
-    if (!loaded.ok()) return {};
-    const Tensor wide = *io::convert(*loaded, DType::float64);
-    return {wide.values<double>().begin(), wide.values<double>().end()};
-  }
-
-  Shape shape(const std::string& spec) const { return io::load(spec)->shape(); }
-  std::vector<std::string> names() const {
-    std::vector<std::string> list;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_ / "files"))
-      list.push_back(entry.path().filename());
-    std::sort(list.begin(), list.end());
-    return list;
-  }
-
-  /// Status 2, nothing on stdout, one line on stderr that holds all the words, and no file more or less than before.
-  void expect_failure(const std::vector<std::string>& arguments, std::initializer_list<std::string> words) const {
-    const auto before = names();
-    const Outcome outcome = siattn(arguments);
-    EXPECT_EQ(outcome.status, 2) << outcome.err;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-    EXPECT_TRUE(!outcome.err.empty() && outcome.err.back() == '\n');
-    for (const std::string& word : words)
-      EXPECT_NE(outcome.err.find(word), std::string::npos) << word << " in " << outcome.err;
-    EXPECT_EQ(names(), before);
-  }
-
-  io::ScratchFolder folder_;
-};
-
-std::vector<std::string> with(std::vector<std::string> arguments, std::initializer_list<std::string> more) {
-  arguments.insert(arguments.end(), more);
-  return arguments;
-}
-
-/// The same with another value of an option that is there.
-std::vector<std::string> with_other(std::vector<std::string> arguments, const std::string& option,
-                                    const std::string& value) {
-  *(std::find(arguments.begin(), arguments.end(), option) + 1) = value;
-  return arguments;
-}
 
 TEST_F(Command, VersionAndHelpAreGood) {
   const Outcome version = siattn({"--version"});
@@ -311,6 +173,49 @@ TEST_F(Command, DecadesShareOutAllAttention) {
   }
 }
 
+/// Decades that no pair of query and key falls into are not printed; the last ends where distances end.
+TEST_F(Command, DecadesAreThoseThatOccur) {
+  gaussian("o.npy");
+  const std::vector<std::string> decades{"decades", "--query", file("q.npy"), "--key", file("k.npy"), "--json"};
+  const auto ranges = [&](std::initializer_list<std::string> more) {
+    const Outcome outcome = siattn(with(decades, more));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    std::vector<std::pair<int, int>> result;
+    const auto document = nlohmann::json::parse(outcome.out);
+    for (const auto& d : document[0]["decades"]) result.emplace_back(d["first"], d["last"]);
+    return result;
+  };
+  using Ranges = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(ranges({}), (Ranges{{0, 0}, {1, 8}}));
+  EXPECT_EQ(ranges({"--window", "1"}), (Ranges{{0, 0}}));
+  EXPECT_EQ(ranges({"--sinks", "2"}), (Ranges{{0, 0}, {1, 6}}));
+  EXPECT_EQ(ranges({"--query-offset", "1000"}), (Ranges{{992, 999}, {1000, 1006}}));
+  EXPECT_EQ(ranges({"--mask", "bidirectional", "--query-offset", "-20"}), (Ranges{{14, 28}}));
+}
+
+/// The calibrated column is the scale-invariant map on (S - mean) / sd of the rows that are counted.
+TEST_F(Command, DecadesCalibrate) {
+  gaussian("o.npy");
+  const Outcome outcome = siattn({"decades", "--query", file("q.npy"), "--key", file("k.npy"), "--transform", "none",
+                                  "--transform", "scale-invariant", "--sinks", "1", "--calibrate", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto document = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(document.size(), 3u);
+  EXPECT_EQ(document[2]["transform"], "scale-invariant, calibrated");
+  nlohmann::json factors;
+  for (const auto& head : document[1]["base_logits"]) {
+    factors["mean"].push_back(head["mean"]);
+    factors["standard_deviation"].push_back(head["standard_deviation"]);
+  }
+  io::write_bytes(file("c.json"), factors.dump());
+  const Outcome by_file = siattn({"decades", "--query", file("q.npy"), "--key", file("k.npy"), "--sinks", "1",
+                                  "--calibration", file("c.json"), "--json"});
+  ASSERT_EQ(by_file.status, 0) << by_file.err;
+  const auto same = nlohmann::json::parse(by_file.out)[0];
+  EXPECT_EQ(same["decades"], document[2]["decades"]);
+  EXPECT_NE(same["decades"], document[1]["decades"]);
+}
+
 TEST_F(Command, VerifyQuickIsGood) {
   const Outcome outcome = siattn({"verify", "--quick"});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
@@ -324,6 +229,35 @@ TEST_F(Command, AReportThatCannotBeWrittenLeavesNoPartOfIt) {
   std::filesystem::create_directory(file("report/report.html"));
   expect_failure({"verify", "--quick", "--report", file("report")}, {"report.html"});
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(file("report")), {}), 1);
+}
+
+TEST_F(Command, VerifyShowsABarOnATerminal) {
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::execl(SIATTN_TOOL, "siattn", "verify", "--claim", "boundary", nullptr);
+    ::_exit(127);
+  }
+  std::string shown;
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; (n = ::read(terminal, buffer.data(), buffer.size())) > 0;) shown.append(buffer.data(), n);
+  ::close(terminal);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_NE(shown.find("[------------------------] 0/1 boundary-condition"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("[########################] 1/1"), std::string::npos) << shown;
+}
+
+TEST_F(Command, VerifyRunsTheClaimsAskedFor) {
+  const Outcome outcome = siattn({"verify", "--claim", "gaussian", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto document = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(document["checks"].size(), 1u);
+  EXPECT_EQ(document["checks"][0]["id"], "gaussian-moments");
+  EXPECT_EQ(document["properties"]["false alarms at most"], "0");
+  expect_failure({"verify", "--claim", "riemann"}, {"--claim", "riemann", "lemma-1"});
 }
 
 TEST_F(Command, WrongUse) {

@@ -20,6 +20,7 @@ TEST_P(Pairwise, EveryPairOfCircumstances) {
                                                 {&Recipe::offset, {0, 1, 2, 3}},
                                                 {&Recipe::sinks, {0, 1, 5}},
                                                 {&Recipe::transform, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}},
+                                                {&Recipe::calibration, {0, 1, 2, 3}},
                                                 {&Recipe::lengths, {0, 1}},
                                                 {&Recipe::placement, {0, 1, 2}}});
   int threads = 0;

@@ -162,6 +162,42 @@ TEST_F(Errors, TransformParameters) {
   }
 }
 
+TEST_F(Errors, Calibration) {
+  for (const double bad : {kNan, kInfinity, -kInfinity}) {
+    expect_invalid_problem([bad](auto& p) { p.options.calibration.mean = bad; }, {"calibration mean = "});
+    expect_invalid_problem([bad](auto& p) { p.options.calibration.mean = {0, 0, bad, 0}; }, {"calibration mean = "});
+  }
+  for (const double bad : {kNan, kInfinity, 0.0, -1.0, 1e-300}) {
+    expect_invalid_problem([bad](auto& p) { p.options.calibration.standard_deviation = bad; },
+                           {"calibration standard_deviation = "});
+    expect_invalid_problem(
+        [bad](auto& p) {
+          p.options.calibration.standard_deviation = {1, 1, 1, bad};
+        },
+        {"calibration standard_deviation = "});
+  }
+  expect_invalid_problem([](auto& p) { p.options.calibration.mean = {1, 2}; }, {"calibration mean has 2 values", "4"});
+  expect_invalid_problem([](auto& p) { p.options.calibration.standard_deviation = PerHead{}; },
+                         {"calibration standard_deviation has 0 values", "4"});
+  expect_invalid_problem(
+      [](auto& p) {
+        p.options.calibration = {.mean = {0, 0, 1e200, 0}, .standard_deviation = 1e-100};
+      },
+      {"calibration mean = 1e+200", "standard_deviation = 1e-100"});
+  for (const LogitTransform& transform : {LogitTransform(LogN{}), LogitTransform(InfoScale{})}) {
+    expect_invalid_problem(
+        [&](auto& p) {
+          p.options.transform = transform;
+          p.options.calibration.mean = {0, 0, 0, -9};
+        },
+        {"calibration mean = -9", "LogN and InfoScale"});
+    AttentionProblem problem = good_problem();
+    problem.options.transform = transform;
+    problem.options.calibration.standard_deviation = 3.0;
+    EXPECT_TRUE(AttentionPlan::create(problem).ok());
+  }
+}
+
 /// A number that the backend's tables cannot hold is an error of planning, and no infinity later on.
 TEST_F(Errors, NumbersThatFloat32TablesCannotHold) {
   for (const Backend* backend : backends()) {
@@ -174,6 +210,11 @@ TEST_F(Errors, NumbersThatFloat32TablesCannotHold) {
     EXPECT_TRUE(says(AttentionPlan::create_on(*backend, problem).status().message(), {"m_t", "e+38"}));
     problem.options.transform = LogN{1e39};
     EXPECT_TRUE(says(AttentionPlan::create_on(*backend, problem).status().message(), {"row factor"}));
+    problem = good_problem();
+    problem.options.calibration.standard_deviation = 1e-40;
+    EXPECT_TRUE(says(AttentionPlan::create_on(*backend, problem).status().message(), {"a_t", "calibration"}));
+    problem.options.calibration = {.mean = 1e39};
+    EXPECT_TRUE(says(AttentionPlan::create_on(*backend, problem).status().message(), {"m_t", "calibration"}));
   }
 }
 

@@ -58,6 +58,7 @@ inline rc::Gen<Recipe> recipes() {
       rc::gen::set(&Recipe::value_dim, between(1, 20)), rc::gen::set(&Recipe::mask, between(0, 1)),
       rc::gen::set(&Recipe::window, between(0, 40)), rc::gen::set(&Recipe::offset, between(0, 3)),
       rc::gen::set(&Recipe::sinks, between(0, 5)), rc::gen::set(&Recipe::transform, between(0, kTransformChoices - 1)),
+      rc::gen::set(&Recipe::calibration, between(0, kCalibrationChoices - 1)),
       rc::gen::set(&Recipe::seed, rc::gen::inRange<std::uint64_t>(1, 1000)));
   return rc::gen::shrink(std::move(free), shrink_together);
 }

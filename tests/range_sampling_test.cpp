@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numbers>
 
 #include "reference/closed_forms.hpp"
@@ -61,7 +63,7 @@ TEST(SampleRange, TransformsShareTheirBaseLogits) {
   const auto samples = sample_range(list, {{0, 1}, 20});
   EXPECT_TRUE(same(samples[0], samples[1]));
   EXPECT_TRUE(same(samples[1], samples[2]));
-  EXPECT_EQ(samples[0][0].entropy, 0) << "one token";
+  EXPECT_NEAR(samples[0][0].entropy, 0, 1e-15) << "one token";
 }
 
 TEST(SampleRange, BadArgumentsAreRefused) {
@@ -79,12 +81,12 @@ TEST(SampleRange, BadArgumentsAreRefused) {
 TEST(SampleByExtremes, TheRestCounts) {
   const RangeDistribution law(kPublished, {1000, 10000});
   const double median = law.quantile(0.5);
-  for (const std::size_t largest : {20, 2000}) {
-    const auto samples = sample_range_by_extremes(kPublished, {{1000, 10000}, 4000}, largest);
+  for (const std::size_t largest : {20, 1000}) {
+    const auto samples = sample_range_by_extremes(kPublished, {{1000, 10000}, 2000}, largest);
     const auto below = static_cast<double>(
         std::ranges::count_if(samples, [&](const RangeSample& s) { return s.total <= median; }));
     // With 20 the neglected spread of the rest moves the share below the median by less than 0.03.
-    EXPECT_NEAR(below / 4000, 0.5, 9 * 0.5 / std::sqrt(4000.0) + (largest == 20 ? 0.03 : 0)) << largest;
+    EXPECT_NEAR(below / 2000, 0.5, 9 * 0.5 / std::sqrt(2000.0) + (largest == 20 ? 0.03 : 0)) << largest;
   }
   EXPECT_GT(neglected_spread(kPublished, {1000, 10000}, 20).of_mean, neglected_spread(kPublished, {1000, 10000}, 2000).of_mean);
   EXPECT_LT(neglected_spread(kPublished, {1e12, 1e13}, 5000).of_mean, 1e-3);

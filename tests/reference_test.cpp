@@ -31,6 +31,8 @@ class Reference : public ::testing::TestWithParam<int> {};
 TEST_P(Reference, InDoubleAgreesWithFiftyDigits) {
   for (const std::int64_t mask : {0, 1}) {
     for (const std::int64_t offset : {0, 2, 3}) {
+      // Every calibration, though not at every offset and mask.
+      const std::int64_t calibration = (offset + 2 * mask) % kCalibrationChoices;
       const Recipe recipe{.batch = 2,
                           .kv_heads = 1,
                           .group = 2,
@@ -43,11 +45,12 @@ TEST_P(Reference, InDoubleAgreesWithFiftyDigits) {
                           .offset = offset,
                           .sinks = 2,
                           .transform = GetParam(),
+                          .calibration = calibration,
                           .lengths = 1};
       ProblemData data = data_of(recipe, DType::float64);
       const AttentionProblem& problem = data.problem();
-      const reference::Transform<double> transform(problem.options.transform, problem.shape);
-      const reference::Transform<Real50> exact_transform(problem.options.transform, problem.shape);
+      const reference::Transform<double> transform(problem.options, problem.shape);
+      const reference::Transform<Real50> exact_transform(problem.options, problem.shape);
       for (std::int64_t r = 0; r < 2 * 2 * 5; ++r) {
         const std::int64_t b = r / 10, h = r / 5 % 2, i = r % 5;
         OwnedRow<double> computed(problem.shape);
@@ -80,7 +83,7 @@ TEST(ReferenceFormula, IsThePapers) {
   ProblemData data({{1, 1, 1, 4, 9, 5, 2}, DType::float64, {.transform = ScaleInvariant{.tau = 3.0}}});
   data.fill_gaussian(1);
   const AttentionProblem& problem = data.problem();
-  const reference::Transform<Real50> transform(problem.options.transform, problem.shape);
+  const reference::Transform<Real50> transform(problem.options, problem.shape);
   for (std::int64_t i = 0; i < 4; ++i) {
     OwnedRow<Real50> owned(problem.shape);
     auto row = owned.view();

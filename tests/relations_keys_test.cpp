@@ -189,6 +189,7 @@ TEST_P(KeyRelations, SinksMergeWithTheKeysAfterThem) {
     ProblemData first = over_keys(whole, 0, sinks);
     AttentionProblem plain = first.problem();
     plain.options.transform = NoTransform{};
+    plain.options.calibration = {};
     plain.options.n_sink = 0;
     std::vector<ProblemData> parts;
     parts.push_back(run_on(with_keys_of(first, plain, 0)));
@@ -307,7 +308,10 @@ TEST_P(KeyRelations, MoreSinksThanKeysAreAllKeys) {
 /// tau = 1e300 are not quite 0.
 TEST_P(KeyRelations, FactorsOfOneAndShiftsOfZeroAreNoTransform) {
   expect("a = 1, m = 0 is plain softmax attention", [this] {
-    const Recipe recipe = any_recipe([](Recipe& r) { r.transform = kNone; });
+    const Recipe recipe = any_recipe([](Recipe& r) {
+      r.transform = kNone;
+      r.calibration = 0;
+    });
     ProblemData plain = run_on(data_of(recipe, dtype()));
     AttentionProblem problem = plain.problem();
     switch (draw("way (0: tau 1e300, 1: slope 0, 2: all keys are sinks)", 0, 2)) {
@@ -356,8 +360,12 @@ class ConstantInKeys : public KeyRelations {
 };
 
 TEST_P(ConstantInKeys, CancelsWhereNoLogitIsMultiplied) {
-  expect("K + c gives the same out, lse + s <q, c>",
-         [this] { require_cancels([](Recipe& r) { r.transform = kUnscaled[r.transform % 4]; }); });
+  expect("K + c gives the same out, lse + s <q, c>", [this] {
+    require_cancels([](Recipe& r) {
+      r.transform = kUnscaled[r.transform % 4];
+      r.calibration = 0;
+    });
+  });
 }
 
 /// a differs from key to key: a program that drops the constant of a row of scores is wrong here.

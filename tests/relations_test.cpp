@@ -317,7 +317,7 @@ class Encoded : public RelationTest {
     const AttentionShape& s = data.problem().shape;
     const AttentionOptions& options = data.problem().options;
     const auto sequence = reference::sequence(s, options, const_cast<ProblemData&>(data).tensors(), b);
-    const reference::Transform<double> transform(options.transform, s);
+    const reference::Transform<double> transform(options, s);
     const auto [u, half_subnormal] = verify::rounding_of(dtype());
     const auto error = [&, u = u, half = half_subnormal](double length) {
       return (u + 0x1p-48) * length * (1 + 2 * u) + std::sqrt(static_cast<double>(s.head_dim)) * half;

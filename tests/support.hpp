@@ -156,12 +156,16 @@ inline std::string text_of(const LogitTransform& transform) {
 inline std::string text_of(const AttentionProblem& problem) {
   const AttentionShape& s = problem.shape;
   const AttentionOptions& o = problem.options;
-  return fmt::format(
-      "{} batch {}, heads {}/{}, {} queries, {} keys, dims {} and {}, {}{}{}{}, {} sinks, {}", name_of(problem.dtype),
-      s.batch, s.query_heads, s.kv_heads, s.query_len, s.kv_len, s.head_dim, s.value_dim,
-      o.mask == Mask::causal ? "causal" : "bidirectional", o.window ? fmt::format(", window {}", *o.window) : "",
-      o.query_offset ? fmt::format(", offset {}", *o.query_offset) : "",
-      o.softmax_scale ? fmt::format(", softmax_scale {}", *o.softmax_scale) : "", o.n_sink, text_of(o.transform));
+  const Calibration& c = o.calibration;
+  const std::string calibrated = fmt::format(", calibrated by {} and {}", fmt::join(c.mean.values, " "),
+                                             fmt::join(c.standard_deviation.values, " "));
+  return fmt::format("{} batch {}, heads {}/{}, {} queries, {} keys, dims {} and {}, {}{}{}{}, {} sinks, {}{}",
+                     name_of(problem.dtype), s.batch, s.query_heads, s.kv_heads, s.query_len, s.kv_len, s.head_dim,
+                     s.value_dim, o.mask == Mask::causal ? "causal" : "bidirectional",
+                     o.window ? fmt::format(", window {}", *o.window) : "",
+                     o.query_offset ? fmt::format(", offset {}", *o.query_offset) : "",
+                     o.softmax_scale ? fmt::format(", softmax_scale {}", *o.softmax_scale) : "", o.n_sink,
+                     text_of(o.transform), calibrated == ", calibrated by 0 and 1" ? "" : calibrated);
 }
 
 /// What stands in the outputs of `data` is right: every element within the bound, no guard written.
@@ -199,7 +203,7 @@ inline verify::RowBound bound_of(const Backend& backend, ProblemData& data, std:
   const auto n = static_cast<std::size_t>(problem.shape.kv_len);
   std::vector<double> scores(n), logits(n), weights(n), out(static_cast<std::size_t>(problem.shape.value_dim));
   reference::Row<double> row{scores, logits, weights, out};
-  const reference::Transform<double> transform(problem.options.transform, problem.shape);
+  const reference::Transform<double> transform(problem.options, problem.shape);
   reference::attention_row(problem.shape, problem.options, transform, data.tensors(), b, h, i, row);
   return verify::forward_bound(problem, data.tensors(), transform, backend.numerics(problem.dtype), b, h, i, row);
 }
@@ -280,6 +284,25 @@ inline LogitTransform transform_choice(int choice, std::int64_t heads) {
   }
 }
 
+/// No calibration; one for all heads; one for each, with means and without. The mean stays 0 where the transform takes none.
+inline Calibration calibration_choice(int choice, const LogitTransform& transform, std::int64_t heads) {
+  Calibration calibration;
+  if (choice == 0) return calibration;
+  if (choice == 1) {
+    calibration = {.mean = -1.5, .standard_deviation = 2.5};
+  } else {
+    calibration.mean.values.clear();
+    calibration.standard_deviation.values.clear();
+    for (std::int64_t h = 0; h < heads; ++h) {
+      calibration.mean.values.push_back(choice == 2 ? 0.7 * static_cast<double>(h) - 1 : 0);
+      calibration.standard_deviation.values.push_back(0.6 + 0.9 * static_cast<double>(h));
+    }
+  }
+  if (std::holds_alternative<LogN>(transform) || std::holds_alternative<InfoScale>(transform)) calibration.mean = 0.0;
+  return calibration;
+}
+inline constexpr int kCalibrationChoices = 4;
+
 /// A problem in small numbers, each of which a designed set or a generator may choose freely.
 struct Recipe {
   std::int64_t batch = 1, kv_heads = 1, group = 1, query_len = 1, kv_len = 1, head_dim = 8, value_dim = 8;
@@ -287,10 +310,11 @@ struct Recipe {
   std::int64_t window = 0;  ///< 0: none
   std::int64_t offset = 0;  ///< 0: default, 1: zero, 2: negative, 3: near the last position
   std::int64_t sinks = 0;
-  std::int64_t transform = 0;  ///< transform_choice
-  std::int64_t lengths = 0;    ///< 1: sequences of the batch end early, the second has no key, the third no query
-  std::int64_t placement = 0;  ///< 0: dense, 1: heads inside, 2: padded rows off alignment
-  std::uint64_t seed = 1;      ///< of the data, which is Gaussian
+  std::int64_t transform = 0;    ///< transform_choice
+  std::int64_t calibration = 0;  ///< calibration_choice
+  std::int64_t lengths = 0;      ///< 1: sequences of the batch end early, the second has no key, the third no query
+  std::int64_t placement = 0;    ///< 0: dense, 1: heads inside, 2: padded rows off alignment
+  std::uint64_t seed = 1;        ///< of the data, which is Gaussian
 };
 
 inline AttentionProblem problem_of(const Recipe& r, DType dtype) {
@@ -298,6 +322,8 @@ inline AttentionProblem problem_of(const Recipe& r, DType dtype) {
   problem.shape = {r.batch, r.kv_heads * r.group, r.kv_heads, r.query_len, r.kv_len, r.head_dim, r.value_dim};
   problem.dtype = dtype;
   problem.options.transform = transform_choice(static_cast<int>(r.transform), problem.shape.query_heads);
+  problem.options.calibration =
+      calibration_choice(static_cast<int>(r.calibration), problem.options.transform, problem.shape.query_heads);
   problem.options.mask = r.mask == 0 ? Mask::causal : Mask::bidirectional;
   if (r.window > 0) problem.options.window = r.window;
   const std::int64_t offsets[] = {0, 0, -(r.query_len + 1) / 2, kLastPosition - 200};

@@ -21,38 +21,45 @@ PreparedAttention prepared(const AttentionShape& shape, const AttentionOptions& 
 }
 
 /// `entry` is `exact` rounded to float32; where exact is within a millionth of an ulp of a tie, either neighbour will
-/// do: the tables are computed in double.
-bool is_rounding_of(float entry, const Real50& exact) {
-  if (exact == 0) return entry == 0;
+/// do: the tables are computed in double. `lost` is what a difference of larger terms has lost there.
+bool is_rounding_of(float entry, const Real50& exact, const Real50& lost = 0) {
+  if (exact == 0) return abs(Real50(entry)) <= lost;
   const float up = std::nextafter(entry, HUGE_VALF);
   const float down = std::nextafter(entry, -HUGE_VALF);
   const Real50 ulp = (Real50(up) - Real50(down)) / 2;
-  const Real50 slack = ulp / 1000000;
+  const Real50 slack = ulp / 1000000 + lost;
   return exact >= (Real50(down) + Real50(entry)) / 2 - slack && exact <= (Real50(up) + Real50(entry)) / 2 + slack;
 }
 
 class Tables : public ::testing::TestWithParam<int> {};
 
-/// scale[t_max - t] = a_t softmax_scale, shift[t_max - t] = m_t, each times log2(e) in base two, rounded once.
+/// scale[t_max - t] = a_t softmax_scale / sd, shift[t_max - t] = m_t - a_t mean / sd, each times log2(e) in base two,
+/// rounded once.
 TEST_P(Tables, EntriesAreTheEquationsRoundedOnce) {
   for (const LogBase base : {LogBase::natural, LogBase::two}) {
-    for (const std::optional<double> softmax_scale : {std::optional<double>{}, {1.0}, {-0.37}}) {
+    int calibration = 0;
+    for (const std::optional<double> softmax_scale : {std::optional<double>{}, {1.0}, {-0.37}, {2.5}}) {
       const AttentionShape shape{1, 3, 3, 40, 60, 80, 8};
       AttentionOptions options{
           .transform = transform_choice(GetParam(), 3), .mask = Mask::bidirectional, .softmax_scale = softmax_scale};
+      const reference::Transform<Real50> exact(options, shape);  // calibrated below, by hand
+      options.calibration = calibration_choice(calibration++, options.transform, 3);
       const auto result = dispatch::compile_tables(prepared(shape, options), base);
       ASSERT_TRUE(result.ok()) << result.status().message();
       const LogitTables& tables = *result;
       const Real50 fold = base == LogBase::two ? 1 / log(Real50(2)) : Real50(1);
       const Real50 scale = softmax_scale ? Real50(*softmax_scale) : 1 / sqrt(Real50(80));
-      const reference::Transform<Real50> exact(options.transform, shape);
       EXPECT_EQ(tables.base, base);
       EXPECT_TRUE(is_rounding_of(tables.sink_scale, scale * fold));
       for (std::int64_t h = 0; h < 3; ++h) {
+        const Real50 mean(options.calibration.mean.at(static_cast<std::size_t>(h)));
+        const Real50 sd(options.calibration.standard_deviation.at(static_cast<std::size_t>(h)));
         for (std::int64_t t = tables.t_min; t <= tables.t_max; ++t) {
-          EXPECT_TRUE(is_rounding_of(tables.scale(h)[tables.t_max - t], exact.scale(h, std::abs(t)) * scale * fold))
-              << t;
-          EXPECT_TRUE(is_rounding_of(tables.shift(h)[tables.t_max - t], exact.shift(h, std::abs(t)) * fold)) << t;
+          const Real50 a = exact.scale(h, std::abs(t)) / sd;
+          const Real50 m = exact.shift(h, std::abs(t)) - a * mean;
+          EXPECT_TRUE(is_rounding_of(tables.scale(h)[tables.t_max - t], a * scale * fold)) << t;
+          const Real50 lost = mean == 0 ? 0 : Real50(0x1p-50) * (abs(m) + 2 * abs(a * mean));
+          EXPECT_TRUE(is_rounding_of(tables.shift(h)[tables.t_max - t], m * fold, lost * fold)) << t;
         }
         for (std::int64_t n = 0; n <= 60; ++n) {
           EXPECT_TRUE(is_rounding_of(tables.row_factor(h, n), exact.row_factor(h, n))) << n;
@@ -122,7 +129,7 @@ TEST(TableRange, HugeOffsetCostsNothing) {
     const AttentionOptions options{.mask = Mask::bidirectional, .query_offset = offset};
     const auto tables = *dispatch::compile_tables(prepared({1, 1, 1, 5, 7, 8, 8}, options), LogBase::natural);
     EXPECT_EQ(tables.entries(), 5 + 7 - 1 + 2 * LogitTables::padding);
-    const reference::Transform<Real50> exact(ScaleInvariant{}, {1, 1, 1, 5, 7, 8, 8});
+    const reference::Transform<Real50> exact(AttentionOptions{}, {1, 1, 1, 5, 7, 8, 8});
     for (std::int64_t t = tables.t_min; t <= tables.t_max; ++t) {
       EXPECT_TRUE(is_rounding_of(tables.shift(0)[tables.t_max - t], exact.shift(0, std::abs(t))));
     }
@@ -141,6 +148,16 @@ TEST(TableSize, IsSharedByHeadsThatDoNotDiffer) {
   EXPECT_FALSE(tables(Alibi{0.5}).shifts_per_head);
   EXPECT_TRUE(tables(NoTransform{}).row_factors.empty());
   EXPECT_TRUE(tables(LogN{{1, 2, 3}}).row_factors_per_head);
+  const auto calibrated = [&](const LogitTransform& transform, const Calibration& calibration) {
+    const auto result = *dispatch::compile_tables(prepared(shape, {.transform = transform, .calibration = calibration}),
+                                                  LogBase::natural);
+    return std::pair(result.scales_per_head, result.shifts_per_head);
+  };
+  EXPECT_EQ(calibrated(ScaleInvariant{}, {.mean = 1.0, .standard_deviation = 2.0}), std::pair(false, false));
+  EXPECT_EQ(calibrated(ScaleInvariant{}, {.standard_deviation = {1, 2, 3}}), std::pair(true, false));
+  EXPECT_EQ(calibrated(ScaleInvariant{}, {.mean = {1, 2, 3}}), std::pair(false, true));
+  EXPECT_EQ(calibrated(ScaleInvariant{}, {.mean = 1.0, .standard_deviation = {1, 2, 3}}), std::pair(true, true));
+  EXPECT_EQ(calibrated(ScaleInvariant{.tau = {1, 2, 3}}, {.mean = 1.0}), std::pair(true, true));
 }
 
 }  // namespace

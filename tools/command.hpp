@@ -37,6 +37,7 @@ void add_info(CLI::App& app, int& exit_status);
 void add_table(CLI::App& app, int& exit_status);
 void add_run(CLI::App& app, int& exit_status);
 void add_decades(CLI::App& app, int& exit_status);
+void add_gaussian(CLI::App& app, int& exit_status);
 void add_verify(CLI::App& app, int& exit_status);
 void add_conform(CLI::App& app, int& exit_status);
 void add_bench(CLI::App& app, int& exit_status);

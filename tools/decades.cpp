@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dispatch/validate.hpp"
+#include "reference/equations.hpp"
 #include "tools/command.hpp"
 #include "tools/encoding_arguments.hpp"
 #include "tools/io/load.hpp"
@@ -20,6 +21,7 @@ namespace {
 struct DecadesArguments {
   std::string query, key;
   std::int64_t last_queries = 0;
+  bool calibrate = false;
   bool json = false;
   ProblemArguments problem;
   EncodingArguments encoding;
@@ -29,20 +31,59 @@ std::string range_text(std::int64_t first, std::int64_t last) {
   return last - first == 1 ? fmt::format("t = {}", first) : fmt::format("t = {} .. {}", first, last - 1);
 }
 
-void print_text(const std::vector<std::string>& names, const std::vector<verify::DecadeTable>& tables,
-                std::int64_t sinks) {
+/// One transform and where its attention falls.
+struct Column {
+  std::string name;
+  AttentionOptions options;
+  verify::DecadeTable table;
+};
+
+/// The tables of these columns, which differ in their transform only.
+void fill(std::span<Column> columns, const verify::LogitRows& rows, const AttentionShape& shape,
+          std::int64_t first_query) {
+  std::vector<AttentionOptions> options;
+  for (const Column& column : columns) options.push_back(column.options);
+  const auto tables = verify::attention_by_decade(rows, shape, options, first_query);
+  for (std::size_t k = 0; k < columns.size(); ++k) columns[k].table = tables[k];
+}
+
+/// Beside each scale-invariant column the same on logits that were standardised by their own mean and deviation.
+void add_calibrated(std::vector<Column>& columns, const verify::LogitRows& rows, const AttentionShape& shape,
+                    std::int64_t first_query) {
+  for (std::size_t k = 0; k < columns.size(); ++k) {
+    if (!std::holds_alternative<ScaleInvariant>(columns[k].options.transform)) continue;
+    Column calibrated{columns[k].name + ", calibrated", columns[k].options, {}};
+    Calibration& c = calibrated.options.calibration;
+    c.mean.values.clear();
+    c.standard_deviation.values.clear();
+    for (const verify::BaseLogits& head : columns[k].table.base_logits) {
+      c.mean.values.push_back(head.mean);
+      c.standard_deviation.values.push_back(head.standard_deviation);
+    }
+    AttentionProblem problem;
+    problem.shape = shape;
+    problem.options = calibrated.options;
+    require(dispatch::validate_problem(problem));
+    fill({&calibrated, 1}, rows, shape, first_query);
+    columns.insert(columns.begin() + static_cast<std::ptrdiff_t>(++k), std::move(calibrated));
+  }
+}
+
+void print_text(const std::vector<Column>& columns) {
+  const verify::DecadeTable& first = columns.front().table;
+  const std::int64_t sinks = columns.front().options.n_sink;
   const auto row = [&](const std::string& label, auto cell) {
     fmt::print("{:<20}", label);
-    for (const auto& table : tables) fmt::print("  {:>26}", cell(table));
+    for (const Column& column : columns) fmt::print("  {:>26}", cell(column.table));
     fmt::print("\n");
   };
   fmt::print("{:<20}", "");
-  for (const std::string& name : names) fmt::print("  {:>26}", name);
+  for (const Column& column : columns) fmt::print("  {:>26}", column.name);
   fmt::print("\n{:<20}", "distance in tokens");
-  for (std::size_t k = 0; k < names.size(); ++k) fmt::print("  {:>12}  {:>12}", "attention", "entropy");
+  for (std::size_t k = 0; k < columns.size(); ++k) fmt::print("  {:>12}  {:>12}", "attention", "entropy");
   fmt::print("\n");
-  for (std::size_t k = 0; k < tables.front().decades.size(); ++k) {
-    const verify::Decade& decade = tables.front().decades[k];
+  for (std::size_t k = 0; k < first.decades.size(); ++k) {
+    const verify::Decade& decade = first.decades[k];
     row(range_text(decade.first, decade.last), [k](const verify::DecadeTable& table) {
       return fmt::format("{:>10.2f} %  {:>7.2f} nats", 100 * table.decades[k].mass, table.decades[k].entropy);
     });
@@ -54,11 +95,11 @@ void print_text(const std::vector<std::string>& names, const std::vector<verify:
   row("all",
       [](const verify::DecadeTable& table) { return fmt::format("{:>10.2f} %  {:>7.2f} nats", 100.0, table.entropy); });
 
-  if (tables.front().skipped > 0) {
-    fmt::print("\n{} of {} rows left out: NaN or infinity among their logits\n", tables.front().skipped,
-               tables.front().skipped + tables.front().rows);
+  if (first.skipped > 0) {
+    fmt::print("\n{} of {} rows left out: NaN or infinity among their logits\n", first.skipped,
+               first.skipped + first.rows);
   }
-  const auto& heads = tables.front().base_logits;
+  const auto& heads = first.base_logits;
   const auto [low_mean, high_mean] =
       std::minmax_element(heads.begin(), heads.end(), [](auto& a, auto& b) { return a.mean < b.mean; });
   const auto [low_sd, high_sd] = std::minmax_element(
@@ -70,23 +111,23 @@ void print_text(const std::vector<std::string>& names, const std::vector<verify:
       high_sd->standard_deviation);
 }
 
-void print_json(const std::vector<std::string>& names, const std::vector<verify::DecadeTable>& tables) {
+void print_json(const std::vector<Column>& columns) {
   auto document = nlohmann::ordered_json::array();
-  for (std::size_t k = 0; k < tables.size(); ++k) {
+  for (const auto& [name, options, table] : columns) {
     auto decades = nlohmann::ordered_json::array();
-    for (const verify::Decade& decade : tables[k].decades) {
+    for (const verify::Decade& decade : table.decades) {
       decades.push_back(
           {{"first", decade.first}, {"last", decade.last - 1}, {"mass", decade.mass}, {"entropy", decade.entropy}});
     }
     auto heads = nlohmann::ordered_json::array();
-    for (const verify::BaseLogits& head : tables[k].base_logits) {
+    for (const verify::BaseLogits& head : table.base_logits) {
       heads.push_back({{"mean", head.mean}, {"standard_deviation", head.standard_deviation}});
     }
-    document.push_back({{"transform", names[k]},
-                        {"rows", tables[k].rows},
-                        {"rows_left_out", tables[k].skipped},
-                        {"sink_mass", tables[k].sink_mass},
-                        {"entropy", tables[k].entropy},
+    document.push_back({{"transform", name},
+                        {"rows", table.rows},
+                        {"rows_left_out", table.skipped},
+                        {"sink_mass", table.sink_mass},
+                        {"entropy", table.entropy},
                         {"decades", decades},
                         {"base_logits", heads}});
   }
@@ -97,7 +138,10 @@ void run_decades(const DecadesArguments& arguments) {
   if (arguments.last_queries < 0)
     throw Failure(fmt::format("--last-queries = {}: expected at least 1", arguments.last_queries));
   const io::Layout layout = arguments.problem.layout();
-  const std::vector<AttentionOptions> options_by_transform = arguments.problem.options();
+  std::vector<Column> columns;
+  for (const AttentionOptions& options : arguments.problem.options()) {
+    columns.push_back({arguments.problem.transform_names()[columns.size()], options, {}});
+  }
   // Everything here is computed in float64.
   io::Tensor query = require(io::convert(require(io::load(arguments.query)), DType::float64));
   io::Tensor key = require(io::convert(require(io::load(arguments.key)), DType::float64));
@@ -105,25 +149,23 @@ void run_decades(const DecadesArguments& arguments) {
   tensors.query = view_of(query, "--query", layout);
   tensors.key = view_of(key, "--key", layout);
   if (arguments.encoding.rotates()) {
-    arguments.encoding.encode(query, key, layout, options_by_transform.front().query_offset);
+    arguments.encoding.encode(query, key, layout, columns.front().options.query_offset);
   }
   tensors.value = tensors.key;  // nothing is asked about the values
-  if (tensors.query.shape[0] != tensors.key.shape[0] || tensors.query.shape[3] != tensors.key.shape[3]) {
-    throw Failure(fmt::format("--query and --key differ in batch ({}, {}) or head_dim ({}, {})", tensors.query.shape[0],
-                              tensors.key.shape[0], tensors.query.shape[3], tensors.key.shape[3]));
-  }
+  refuse_strangers(tensors.query, tensors.key);
   const std::int64_t query_len = tensors.query.shape[2];
   const std::int64_t wanted = arguments.last_queries > 0 ? arguments.last_queries : query_len;
-  std::vector<verify::DecadeTable> tables;
-  for (const AttentionOptions& options : options_by_transform) {
-    const AttentionProblem problem = problem_of(tensors, options);
-    require(dispatch::validate_problem(problem));
-    tables.push_back(verify::attention_by_decade(problem, tensors, std::max<std::int64_t>(query_len - wanted, 0)));
-    if (tables.back().rows == 0) throw Failure("no query sees a key: there is nothing to count");
-  }
-  const auto& names = arguments.problem.transform_names();
-  if (arguments.json) return print_json(names, tables);
-  print_text(names, tables, options_by_transform.front().n_sink);
+  const std::int64_t first_query = std::max<std::int64_t>(query_len - wanted, 0);
+  const AttentionProblem problem = problem_of(tensors, columns.front().options);
+  for (const Column& column : columns) require(dispatch::validate_problem(problem_of(tensors, column.options)));
+  const auto rows = verify::LogitRows::of_tensors(
+      tensors.query, tensors.key,
+      columns.front().options.softmax_scale.value_or(reference::default_softmax_scale<double>(problem.shape.head_dim)));
+  fill(columns, rows, problem.shape, first_query);
+  if (columns.front().table.rows == 0) throw Failure("no query sees a key: there is nothing to count");
+  if (arguments.calibrate) add_calibrated(columns, rows, problem.shape, first_query);
+  if (arguments.json) return print_json(columns);
+  print_text(columns);
 }
 
 }  // namespace
@@ -135,8 +177,13 @@ void add_decades(CLI::App& app, int& /*exit_status*/) {
   command->add_option("--query", arguments->query, "[batch, heads, len, dim], .npy or .safetensors:NAME")->required();
   command->add_option("--key", arguments->key, "as --query, with kv_heads dividing heads")->required();
   command->add_option("--last-queries", arguments->last_queries, "average over so many queries at the end [all]");
-  command->add_flag("--json", arguments->json, "machine-readable output");
   arguments->problem.add_to(*command, true);
+  command
+      ->add_flag("--calibrate", arguments->calibrate,
+                 "also scale-invariant on (S - mean) / sd, with the mean and sd of each head in these rows")
+      ->excludes("--calibration")
+      ->excludes("--calibration-sd");
+  command->add_flag("--json", arguments->json, "machine-readable output");
   arguments->encoding.add_to(*command);
   command->callback([arguments] { run_decades(*arguments); });
 }

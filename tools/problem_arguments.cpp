@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tools/calibration.hpp"
 #include "tools/command.hpp"
 
 namespace siattn::tools {
@@ -33,6 +34,10 @@ void ProblemArguments::add_to(CLI::App& command, bool several) {
   command.add_option("--beta", beta_, "scale-invariant: E[L_t exp L_t] = beta / (t/tau + 1) [e^(1/2)]");
   per_head("--logn-scale", logn_scale_, "logn: s in L = s log(n) S; one, or one per head [0.4]");
   command.add_option("--train-length", train_length_, "infoscale: length that the model was trained at [4096]");
+  auto* calibration = command.add_option("--calibration", calibration_,
+                                         "file of siattn gaussian: (S - mean) / sd of each head before the transform");
+  command.add_option("--calibration-sd", calibration_sd_, "the same file, its standard deviations only: S / sd")
+      ->excludes(calibration);
   command.add_option("--sinks", sinks_, "so many keys from position 0 on are left untransformed")
       ->capture_default_str();
   command.add_option("--mask", mask_, "causal: no key after the query; bidirectional: all, by |distance|")
@@ -80,6 +85,11 @@ std::vector<AttentionOptions> ProblemArguments::options() const {
   }
 
   AttentionOptions common;
+  if (!calibration_.empty()) common.calibration = load_calibration("--calibration", calibration_);
+  if (!calibration_sd_.empty()) {
+    common.calibration = load_calibration("--calibration-sd", calibration_sd_);
+    common.calibration.mean = 0.0;
+  }
   common.mask = mask_ == "causal" ? Mask::causal : Mask::bidirectional;
   common.window = window_;
   common.query_offset = query_offset_;
@@ -91,6 +101,12 @@ std::vector<AttentionOptions> ProblemArguments::options() const {
     result.back().transform = transform(name);
   }
   return result;
+}
+
+void refuse_strangers(const TensorView& query, const TensorView& key) {
+  if (query.shape[0] == key.shape[0] && query.shape[3] == key.shape[3]) return;
+  throw Failure(fmt::format("--query and --key differ in batch ({}, {}) or head_dim ({}, {})", query.shape[0],
+                            key.shape[0], query.shape[3], key.shape[3]));
 }
 
 TensorView view_of(const io::Tensor& tensor, const char* option, io::Layout layout) {

@@ -32,9 +32,13 @@ class ProblemArguments {
   std::optional<double> alpha_, beta_, train_length_, softmax_scale_;
   std::optional<std::int64_t> window_, query_offset_;
   std::int64_t sinks_ = 0;
+  std::string calibration_, calibration_sd_;
   std::string mask_ = "causal";
   std::string layout_ = "bhsd";
 };
+
+/// Fails where queries and keys differ in batch or head_dim.
+void refuse_strangers(const TensorView& query, const TensorView& key);
 
 /// The tensor as [batch, heads, len, dim]; the failure names the option.
 TensorView view_of(const io::Tensor& tensor, const char* option, io::Layout layout);

@@ -32,12 +32,14 @@ for dtype in f32 bf16; do
 done
 
 title "2. Where that attention falls: mean over 9 heads and the last 128 queries, by distance"
-"$siattn" decades "${tensors[@]}" --transform none --transform scale-invariant --sinks 1 --last-queries 128
+"$siattn" decades "${tensors[@]}" --transform none --transform scale-invariant --sinks 1 --last-queries 128 \
+  --calibrate
 cat <<'TEXT'
 
 The model was trained without the transform, and its base logits are not the standard normal ones that Eq. 16 is
-made for. So this shows what the map does to real logits, not what a model trained with it would do: attention to
-the far decades gets sparser (entropy falls), and as these logits lie well below 0 it also loses mass, to the sink.
+made for. So this shows what the map does to real logits, not what a model trained with it would do: as they are, the
+far decades lose their attention to the sink; calibrated, by (S - mean) / sd of each head, most of it stays with the text.
+`siattn gaussian` measures such logits, writes the factors to a file, and `siattn run --calibration` takes it.
 TEXT
 
 title "3. The claims of the paper: figures, verdicts, and a planted mistake that each check rejects"
@@ -50,4 +52,5 @@ row "$siattn info" "backends on this machine, and why each was or was not chosen
 row "$siattn conform --quick" "every backend against the reference, within the error bound"
 row "$siattn run --help" "attention on your own .npy or .safetensors files"
 row "$siattn decades --help" "where your model's attention falls, for any of the transforms"
+row "$siattn gaussian --help" "are your model's logits Gaussian? moments, QQ plots, calibration factors"
 row README.md "how to link the library, and where everything lives"

@@ -25,19 +25,20 @@ struct ReportArguments {
 /// first; they appear together, whole, or not at all.
 class ReportFiles {
  public:
-  /// names: of the files in the folder, of which one is "junit.xml".
+  /// names: of the files in the folder, of which one is "junit.xml" where --junit is taken.
   ReportFiles(const ReportArguments& arguments, const std::vector<std::string>& names);
   /// Takes away a folder that was made for reports that were not written.
   ~ReportFiles();
   ReportFiles(const ReportFiles&) = delete;
   ReportFiles& operator=(const ReportFiles&) = delete;
 
+  /// One more file, outside the folder, that appears with them.
+  void reserve(const std::string& path, const std::string& name);
+
   /// By name, one for each. What nobody asked for is not written.
   void write(const std::map<std::string, std::string>& contents);
 
  private:
-  void reserve(const std::string& path, const std::string& name);
-
   std::string made_folder_;
   std::vector<io::AtomicFile> files_;
   std::vector<std::string> names_;

@@ -41,7 +41,7 @@ io::Tensor reference_weights(const AttentionProblem& problem, const AttentionTen
   const AttentionShape& s = problem.shape;
   const io::Shape shape = io::shape_from_4d({s.batch, s.query_heads, s.query_len, s.kv_len}, io::Layout::bhsd, rank);
   io::Tensor result = require(io::Tensor::zeros(DType::float32, shape));
-  const reference::Transform<double> transform(problem.options.transform, s);
+  const reference::Transform<double> transform(problem.options, s);
   const auto n = static_cast<std::size_t>(s.kv_len);
   std::vector<double> scores(n), logits(n), weights(n), out(static_cast<std::size_t>(s.value_dim));
   auto at = result.values<float>().begin();

@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
     add_table(app, exit_status);
     add_run(app, exit_status);
     add_decades(app, exit_status);
+    add_gaussian(app, exit_status);
 #ifdef SIATTN_HAS_CLAIMS
     add_verify(app, exit_status);
 #endif

@@ -46,7 +46,7 @@ void run_table(const TableArguments& arguments) {
   require(dispatch::validate_problem(problem));
 
   auto table = require(io::Tensor::zeros(dtype_from(arguments.dtype), {2, arguments.length}));
-  const reference::Transform<double> equations(transform, problem.shape);
+  const reference::Transform<double> equations(problem.options, problem.shape);
   if (table.dtype() == DType::float32) {
     fill<float>(table, equations, arguments.length);
   } else {

@@ -67,6 +67,8 @@ std::vector<const verify::Claim*> claims_of(const std::string& only) {
   return list;
 }
 
+std::string chance_text(double chance) { return chance == 0 ? "0" : fmt::format("{:.0e}", chance); }
+
 /// On a terminal: a bar, how many claims have ended, and those that run.
 verify::ClaimCallback shown_on(const Progress& progress) {
   return [&progress, running = std::vector<std::string_view>()](const verify::ClaimProgress& at) mutable {
@@ -91,7 +93,7 @@ int run_verify(const VerifyArguments& arguments) {
                                     {{"version", version()},
                                      {"mode", arguments.options.full ? "full" : "quick"},
                                      {"seed", std::to_string(arguments.options.seed)},
-                                     {"false alarms at most", fmt::format("{:.0e}", verify::false_alarms(results))}}};
+                                     {"false alarms at most", chance_text(verify::false_alarms(results))}}};
   const std::string text = verify::text_report(header, results);
   files.write(contents_of(arguments, header, text, results, progress));
   fmt::print("{}", arguments.report.json ? verify::json_report(header, results) : text);

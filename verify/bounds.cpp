@@ -46,12 +46,13 @@ LogitError logit_error(const AttentionProblem& problem, const AttentionTensors& 
   const bool sink = j < problem.options.n_sink;
   const double scale = sink ? 1 : std::abs(transform.row_factor(h, row.n_visible) * transform.scale(h, t));
   const double shift = sink ? 0 : std::abs(transform.shift(h, t));
+  const double shift_terms = sink ? 0 : transform.shift_terms(h, t);
   const double u = numerics.unit_roundoff;
   const double dot_error = gamma(static_cast<double>(shape.head_dim + 1), std::max(u, numerics.score_unit_roundoff));
   const double lost = static_cast<double>(shape.head_dim + 1) * underflow(u);
   LogitError result;
   result.error = times(scale * softmax_scale * products, dot_error) + scale * softmax_scale * lost +
-                 6 * u * scale * std::abs(row.scores[j]) + 2 * u * shift;
+                 6 * u * scale * std::abs(row.scores[j]) + 2 * u * shift + 0x1p-50 * shift_terms;
   result.overflow = overflows(products, u) || overflows(scale * row.scores[j] * std::numbers::log2e, u) ||
                     overflows(row.logits[j] * std::numbers::log2e, u);
   return result;

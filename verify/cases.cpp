@@ -223,6 +223,40 @@ void add_transforms(Cases& cases) {
   }
 }
 
+/// Base logits of mean -9 and standard deviation 3, as models without normalised queries and keys have them: the data is
+/// such that a missing, doubled or misplaced mean or deviation moves every weight.
+void add_calibration(Cases& cases) {
+  const Calibration per_head{.mean = {-9, -2.5, 0.5}, .standard_deviation = {3, 1.5, 0.4}};
+  const Calibration deviations{.standard_deviation = {3, 1.5, 0.4}};
+  struct Row {
+    const char* name;
+    LogitTransform transform;
+    Calibration calibration;
+  };
+  const Row rows[] = {{"scale-invariant-all-heads", ScaleInvariant{}, {.mean = -9.0, .standard_deviation = 3.0}},
+                      {"scale-invariant-per-head", ScaleInvariant{}, per_head},
+                      {"scale-invariant-mean", ScaleInvariant{}, {.mean = {-9, -2.5, 0.5}}},
+                      {"scale-invariant-deviation", ScaleInvariant{}, deviations},
+                      {"tau-per-head", ScaleInvariant{.tau = {1, 10, 100}}, per_head},
+                      {"none", NoTransform{}, per_head},
+                      {"alibi", Alibi{}, per_head},
+                      {"logn", LogN{}, deviations},
+                      {"logn-per-head", LogN{{0.1, 0.4, 1.5}}, {.standard_deviation = 0.5}},
+                      {"infoscale", InfoScale{64}, deviations}};
+  for (const Row& row : rows) {
+    for (const Index query_len : {Index{1}, Index{70}}) {
+      for (const Index sinks : {Index{0}, Index{2}}) {
+        AttentionOptions options;
+        options.transform = row.transform;
+        options.calibration = row.calibration;
+        options.n_sink = sinks;
+        cases.add(fmt::format("{}-sinks-{}-queries-{}", row.name, sinks, query_len), shape_of(query_len, 70, 16, 3, 1),
+                  options);
+      }
+    }
+  }
+}
+
 /// D = 1, q = 1: the keys are the scores.
 void add_probe(Cases& cases, const std::string& name, Index n, Index query_len, const LogitTransform& transform,
                const std::function<double(Index j, Index n)>& key,
@@ -415,12 +449,14 @@ std::vector<Case> conformance_cases(bool quick) {
     const char* name;
     void (*add)(Cases&);
   };
-  constexpr Feature features[] = {
-      {"sizes", add_sizes},         {"dims", add_dims},       {"heads", add_heads},
-      {"positions", add_positions}, {"windows", add_windows}, {"sinks", add_sinks},
-      {"strides", add_strides},     {"lengths", add_lengths}, {"transforms", add_transforms},
-      {"probes", add_probes},       {"range", add_range},     {"not-finite", add_not_finite},
-      {"long", add_long},           {"guards", add_guards}};
+  constexpr Feature features[] = {{"sizes", add_sizes},           {"dims", add_dims},
+                                  {"heads", add_heads},           {"positions", add_positions},
+                                  {"windows", add_windows},       {"sinks", add_sinks},
+                                  {"strides", add_strides},       {"lengths", add_lengths},
+                                  {"transforms", add_transforms}, {"calibration", add_calibration},
+                                  {"probes", add_probes},         {"range", add_range},
+                                  {"not-finite", add_not_finite}, {"long", add_long},
+                                  {"guards", add_guards}};
   std::vector<Case> all;
   for (const Feature& feature : features) {
     Cases cases(feature.name, quick);

@@ -43,7 +43,7 @@ class RowComparer {
       : problem_(problem),
         tensors_(tensors),
         numerics_(numerics),
-        transform_(problem.options.transform, problem.shape),
+        transform_(problem.options, problem.shape),
         scores_(problem.shape.kv_len),
         logits_(problem.shape.kv_len),
         weights_(problem.shape.kv_len),

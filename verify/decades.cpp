@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "reference/attention.hpp"
+#include "verify/marginals.hpp"
+#include "verify/parallel.hpp"
 
 namespace siattn::verify {
 namespace {
@@ -15,121 +18,207 @@ std::size_t decade_of(std::int64_t t) {
   for (; t > 0; t /= 10) ++k;
   return k;
 }
-
-std::vector<Decade> decades_up_to(std::int64_t t_max) {
-  std::vector<Decade> decades{{0, 1}};
-  for (std::int64_t first = 1; first <= t_max; first *= 10) decades.push_back({first, std::min(first * 10, t_max + 1)});
-  return decades;
-}
+constexpr std::size_t kDecades = 11;  // positions end at 2^31
 
 /// Sum of the weights of a range and of w log w: H = log Z - N/Z, with the weights in the part of A~ of Eq. 4 and 7.
 struct Range {
   double z = 0;
   double n = 0;
 
-  void add(double w) {
+  /// w = exp(l)
+  void add(double w, double l) {
     z += w;
-    if (w > 0) n += w * std::log(w);
+    if (w > 0) n += w * l;
+  }
+  void add(const Range& other) {
+    z += other.z;
+    n += other.n;
   }
   double entropy() const { return z > 0 ? std::max(std::log(z) - n / z, 0.0) : 0; }
 };
 
-/// Mean and variance in one pass (Welford).
-struct Moments {
-  double n = 0;
-  double mean = 0;
-  double squares = 0;
-
-  void add(double x) {
-    n += 1;
-    const double before = x - mean;
-    mean += before / n;
-    squares += before * (x - mean);
-  }
-};
-
+/// One table in the making: sums over rows in place of means.
 class Tally {
  public:
-  Tally(const AttentionProblem& problem, const AttentionTensors& tensors, DecadeTable& table)
-      : problem_(problem),
-        tensors_(tensors),
-        table_(table),
-        transform_(problem.options.transform, problem.shape),
-        scores_(problem.shape.kv_len),
-        logits_(problem.shape.kv_len),
-        moments_(problem.shape.query_heads) {}
+  Tally() : decades_(kDecades) {
+    for (Decade& decade : decades_) decade.first = std::numeric_limits<std::int64_t>::max();
+  }
 
-  void add_row(std::int64_t b, std::int64_t h, std::int64_t i) {
-    reference::Row<double> row{scores_, logits_, {}, {}};
-    reference::row_logits(problem_.shape, problem_.options, transform_, tensors_, b, h, i, row);
-    if (row.n_visible == 0) return;
-    if (!std::isfinite(row.max)) {
-      ++table_.skipped;
-      return;
-    }
-    const reference::Sequence s = reference::sequence(problem_.shape, problem_.options, tensors_, b);
-    std::vector<Range> ranges(table_.decades.size());
-    Range all;
-    double sink = 0;
-    for (std::int64_t j = 0; j < problem_.shape.kv_len; ++j) {
-      if (!reference::visible(s, problem_.options, i, j)) continue;
-      const double w = std::exp(logits_[static_cast<std::size_t>(j)] - row.max);
-      all.add(w);
-      if (j < problem_.options.n_sink) {
-        sink += w;
-      } else {
-        ranges[decade_of(std::abs(s.query_offset + i - j))].add(w);
-        moments_[static_cast<std::size_t>(h)].add(scores_[static_cast<std::size_t>(j)]);
-      }
-    }
-    ++table_.rows;
-    table_.sink_mass += sink / all.z;
-    table_.entropy += all.entropy();
-    for (std::size_t k = 0; k < ranges.size(); ++k) {
-      table_.decades[k].mass += ranges[k].z / all.z;
-      table_.decades[k].entropy += ranges[k].z / all.z * ranges[k].entropy();
+  void skip_row() { ++skipped_; }
+
+  void add_row(std::span<const Range> ranges, const Range& sinks) {
+    Range all = sinks;
+    for (const Range& range : ranges) all.add(range);
+    ++rows_;
+    sink_mass_ += sinks.z / all.z;
+    entropy_ += all.entropy();
+    for (std::size_t k = 0; k < kDecades; ++k) {
+      decades_[k].mass += ranges[k].z / all.z;
+      decades_[k].entropy += ranges[k].z / all.z * ranges[k].entropy();
     }
   }
 
-  void finish() {
-    for (const Moments& m : moments_)
-      table_.base_logits.push_back({m.mean, std::sqrt(m.squares / std::max(m.n - 1, 1.0))});
-    const double rows = static_cast<double>(std::max<std::int64_t>(table_.rows, 1));
-    for (Decade& decade : table_.decades) {
+  /// A pair at this distance, which is in decade k.
+  void count(std::size_t k, std::int64_t t) {
+    Decade& decade = decades_[k];
+    ++decade.pairs;
+    decade.first = std::min(decade.first, t);
+    decade.last = std::max(decade.last, t + 1);
+  }
+
+  void merge(const Tally& other) {
+    rows_ += other.rows_;
+    skipped_ += other.skipped_;
+    sink_mass_ += other.sink_mass_;
+    entropy_ += other.entropy_;
+    for (std::size_t k = 0; k < kDecades; ++k) {
+      decades_[k].mass += other.decades_[k].mass;
+      decades_[k].entropy += other.decades_[k].entropy;
+      decades_[k].pairs += other.decades_[k].pairs;
+      decades_[k].first = std::min(decades_[k].first, other.decades_[k].first);
+      decades_[k].last = std::max(decades_[k].last, other.decades_[k].last);
+    }
+  }
+
+  DecadeTable finish() const {
+    DecadeTable table;
+    table.rows = rows_;
+    table.skipped = skipped_;
+    const auto rows = static_cast<double>(std::max<std::int64_t>(rows_, 1));
+    table.sink_mass = sink_mass_ / rows;
+    table.entropy = entropy_ / rows;
+    for (Decade decade : decades_) {
+      if (decade.pairs == 0) continue;
       if (decade.mass > 0) decade.entropy /= decade.mass;
       decade.mass /= rows;
+      table.decades.push_back(decade);
     }
-    table_.sink_mass /= rows;
-    table_.entropy /= rows;
+    return table;
   }
 
  private:
-  const AttentionProblem& problem_;
-  const AttentionTensors& tensors_;
-  DecadeTable& table_;
-  reference::Transform<double> transform_;
-  std::vector<double> scores_, logits_;
-  std::vector<Moments> moments_;
+  std::vector<Decade> decades_;
+  double sink_mass_ = 0, entropy_ = 0;
+  std::int64_t rows_ = 0, skipped_ = 0;
+};
+
+/// a and m of one head for every distance that occurs: the equations are not evaluated pair by pair.
+struct HeadTable {
+  reference::Transform<double> transform;
+  std::int64_t least = 0;
+  std::vector<double> scale, shift;
+
+  HeadTable(const AttentionShape& shape, const AttentionOptions& options, std::int64_t h) : transform(options, shape) {
+    const std::int64_t offset = options.query_offset.value_or(shape.kv_len - shape.query_len);
+    const std::int64_t low = offset - (shape.kv_len - 1);  // signed distances of the pairs, low .. high
+    const std::int64_t high = offset + shape.query_len - 1;
+    least = low <= 0 && high >= 0 ? 0 : std::min(std::abs(low), std::abs(high));
+    for (std::int64_t t = least; t <= std::max(std::abs(low), std::abs(high)); ++t) {
+      scale.push_back(transform.scale(h, t));
+      shift.push_back(transform.shift(h, t));
+    }
+  }
+};
+
+/// All the rows of one head under one set of options.
+class HeadTally {
+ public:
+  HeadTally(const AttentionShape& shape, const AttentionOptions& options, std::int64_t h)
+      : options_(options), h_(h), table_(shape, options, h), sequence_(sequence_of(shape, options)) {}
+
+  void add_row(std::int64_t i, std::span<const double> scores, Moments* moments) {
+    logits_.assign(scores.size(), 0);
+    visible_.clear();
+    for (std::size_t j = 0; j < scores.size(); ++j) {
+      if (reference::visible(sequence_, options_, i, static_cast<std::int64_t>(j))) visible_.push_back(j);
+    }
+    if (visible_.empty()) return;
+    const double factor = table_.transform.row_factor(h_, static_cast<std::int64_t>(visible_.size()));
+    double max = -std::numeric_limits<double>::infinity();
+    bool finite = true;
+    for (const std::size_t j : visible_) {
+      const auto k = static_cast<std::size_t>(distance(i, j) - table_.least);
+      logits_[j] = is_sink(j) ? scores[j] : reference::logit(factor * table_.scale[k], scores[j], table_.shift[k]);
+      finite = finite && !std::isnan(logits_[j]);
+      max = std::max(max, logits_[j]);
+    }
+    if (!finite || !std::isfinite(max)) return tally.skip_row();
+    add_weights(i, max);
+    if (moments != nullptr) {
+      counted_.clear();
+      for (const std::size_t j : visible_) {
+        if (!is_sink(j)) counted_.push_back(scores[j]);
+      }
+      moments->add(counted_);
+    }
+  }
+
+  Tally tally;
+
+ private:
+  static reference::Sequence sequence_of(const AttentionShape& shape, const AttentionOptions& options) {
+    return reference::sequence(shape, options, AttentionTensors{}, 0);
+  }
+  std::int64_t distance(std::int64_t i, std::size_t j) const {
+    return std::abs(sequence_.query_offset + i - static_cast<std::int64_t>(j));
+  }
+  bool is_sink(std::size_t j) const { return static_cast<std::int64_t>(j) < options_.n_sink; }
+
+  void add_weights(std::int64_t i, double max) {
+    std::vector<Range> ranges(kDecades);
+    Range sinks;
+    for (const std::size_t j : visible_) {
+      const double l = logits_[j] - max;
+      const double w = std::exp(l);
+      if (is_sink(j)) {
+        sinks.add(w, l);
+        continue;
+      }
+      const std::int64_t t = distance(i, j);
+      const std::size_t k = decade_of(t);
+      ranges[k].add(w, l);
+      tally.count(k, t);
+    }
+    tally.add_row(ranges, sinks);
+  }
+
+  const AttentionOptions& options_;
+  std::int64_t h_;
+  HeadTable table_;
+  reference::Sequence sequence_;
+  std::vector<double> logits_, counted_;
+  std::vector<std::size_t> visible_;
 };
 
 }  // namespace
 
-DecadeTable attention_by_decade(const AttentionProblem& problem, const AttentionTensors& tensors,
-                                std::int64_t first_query) {
-  const AttentionShape& shape = problem.shape;
-  const std::int64_t offset = problem.options.query_offset.value_or(shape.kv_len - shape.query_len);
-  const std::int64_t t_max =
-      std::max({std::abs(offset + shape.query_len - 1), std::abs(offset - (shape.kv_len - 1)), std::int64_t{1}});
-  DecadeTable table;
-  table.decades = decades_up_to(t_max);
-  Tally tally(problem, tensors, table);
-  for (std::int64_t b = 0; b < shape.batch; ++b) {
-    for (std::int64_t h = 0; h < shape.query_heads; ++h) {
-      for (std::int64_t i = first_query; i < shape.query_len; ++i) tally.add_row(b, h, i);
+std::vector<DecadeTable> attention_by_decade(const LogitRows& rows, const AttentionShape& shape,
+                                             std::span<const AttentionOptions> options, std::int64_t first_query) {
+  const auto heads = static_cast<std::size_t>(shape.query_heads);
+  std::vector<std::vector<Tally>> tallies(options.size(), std::vector<Tally>(heads));
+  std::vector<std::vector<Moments>> moments(options.size(), std::vector<Moments>(heads));
+  for_each_index(heads, [&](std::size_t h) {
+    const auto head = static_cast<std::int64_t>(h);
+    std::vector<HeadTally> each;
+    for (const AttentionOptions& o : options) each.emplace_back(shape, o, head);
+    std::vector<double> scores(static_cast<std::size_t>(shape.kv_len));
+    for (std::int64_t b = 0; b < shape.batch; ++b) {
+      for (std::int64_t i = first_query; i < shape.query_len; ++i) {
+        rows.read(b, head, i, scores);
+        for (std::size_t k = 0; k < each.size(); ++k) each[k].add_row(i, scores, &moments[k][h]);
+      }
     }
+    for (std::size_t k = 0; k < each.size(); ++k) tallies[k][h] = each[k].tally;
+  });
+  std::vector<DecadeTable> tables;
+  for (std::size_t k = 0; k < options.size(); ++k) {
+    Tally all;
+    for (const Tally& tally : tallies[k]) all.merge(tally);
+    tables.push_back(all.finish());
+    for (const Moments& m : moments[k])
+      tables.back().base_logits.push_back({m.mean(), m.count() > 1 ? m.standard_deviation() : 0});
   }
-  tally.finish();
-  return table;
+  return tables;
 }
 
 }  // namespace siattn::verify

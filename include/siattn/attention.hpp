@@ -19,7 +19,8 @@
 /// For every sequence b, query head h and query i (whose position is p_i), over the keys j that it sees:
 ///
 ///     S_ij   = softmax_scale * sum_d query[b, h, i, d] * key[b, g, j, d]      g = h / (query_heads / kv_heads)
-///     L_ij   = r_i a_t S_ij + m_t                                             t = p_i - j   (Eq. 14; |t| bidirectional)
+///     S'_ij  = (S_ij - mean_h) / standard_deviation_h                         0 and 1 unless a Calibration is given
+///     L_ij   = r_i a_t S'_ij + m_t                                            t = p_i - j   (Eq. 14; |t| bidirectional)
 ///     lse_i  = log sum_j exp(L_ij)
 ///     out_i  = sum_j exp(L_ij - lse_i) value[b, g, j, :]
 ///
@@ -44,7 +45,7 @@
 /// Rows that see no key, or none whose logit is above -infinity, give out = 0 and lse = -infinity.
 /// NaN in a visible query or key gives NaN in out and lse of exactly the rows that see it; NaN in a visible value, in
 ///   that channel of out of exactly those rows.
-/// Sinks. The first n_sink keys may be left untransformed (L = S): the theory excludes the attention sink (App. J).
+/// Sinks. The first n_sink keys may be left untransformed (L = S, not calibrated either): the theory excludes the attention sink (App. J).
 ///   Masks apply to them as to every key.
 /// Range. Scores, logits and sums are formed in float32: where sum_d |q_d||k_d|, |L| log2(e) or, over the keys that a
 ///   row sees, sum_j |v_j| reaches 2^127, or an infinite value meets a weight below 2^-126, nothing is promised.
@@ -75,6 +76,7 @@ struct AttentionShape {
 /// What is computed, besides the shapes.
 struct AttentionOptions {
   LogitTransform transform = ScaleInvariant{};
+  Calibration calibration = {};  ///< Of the base logits, before the transform.
   Mask mask = Mask::causal;
   std::optional<std::int64_t> window = std::nullopt;  ///< >= 1: keys at distance t < window only. Absent: no limit.
   std::optional<std::int64_t> query_offset =

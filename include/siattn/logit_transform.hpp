@@ -11,7 +11,8 @@
 ///
 ///     L = r a_t S + m_t          natural-log units; t = query position - key position (|t| when bidirectional)
 ///
-/// with a_t and m_t by distance (shared or per head) and r by query row, a function of how many keys that row sees.
+/// with a_t and m_t by distance (shared or per head) and r by query row, a function of how many keys that row sees. A
+/// Calibration puts (S - mean) / standard_deviation in place of S, which is such a map again.
 /// A transform is compiled once, when an attention problem is planned, into plain tables of a, m and r
 /// (see backend.hpp): kernels never see these types.
 namespace siattn {
@@ -61,6 +62,19 @@ struct InfoScale {
 /// ALiBi (Press et al. 2021): L = S - slope_h t.
 struct Alibi {
   PerHead slopes;  ///< Finite; empty: the published rule for this number of heads, see alibi_slopes().
+};
+
+/// Standardises the base logits of each query head before the transform sees them:
+///
+///     S' = (S - mean_h) / standard_deviation_h,     L = r a_t S' + m_t
+///
+/// The theory of Eq. 16 takes base logits as standard normal; models without normalised queries and keys have others
+/// (`siattn gaussian` measures them). Sinks keep L = S: they are no part of that law. Without sinks a mean alone moves all
+/// the logits of a row by the same where a_t is the same for all its keys, and then changes lse only.
+/// LogN and InfoScale take no mean but 0: a shift of r a_t mean / standard_deviation would differ from row to row.
+struct Calibration {
+  PerHead mean = 0.0;                ///< Finite, at most 1e290 standard deviations.
+  PerHead standard_deviation = 1.0;  ///< Finite, at least 1e-290.
 };
 
 using LogitTransform = std::variant<NoTransform, ScaleInvariant, LogN, InfoScale, Alibi>;

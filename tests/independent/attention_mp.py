@@ -32,6 +32,8 @@ class Problem:
     window: Optional[int] = None
     query_offset: Optional[int] = None        # None: kv_len - query_len
     softmax_scale: Optional[float] = None     # None: 1 / sqrt(head_dim)
+    mean: Tuple[float, ...] = (0.0,)          # of the calibration; one, or one per query head
+    standard_deviation: Tuple[float, ...] = (1.0,)
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,12 @@ def affine_map(problem: Problem, head: int, query_heads: int, head_dim: int, t: 
     raise ValueError(f"unknown transform {problem.transform}")
 
 
+def calibrated(problem: Problem, head: int, factor: mpf, shift: mpf) -> Tuple[mpf, mpf]:
+    """The map of S that is L = factor * (S - mean) / standard_deviation + shift."""
+    deviation = mpf(per_head(problem.standard_deviation, head))
+    return factor / deviation, shift - factor * mpf(per_head(problem.mean, head)) / deviation
+
+
 def log_sum_exp(logits: List[mpf]) -> mpf:
     top = max(logits)
     return top + mp.log(mp.fsum(mp.exp(x - top) for x in logits))
@@ -152,6 +160,7 @@ class Row:
     scores: List[float] = field(default_factory=list)   # S_j
     factors: List[float] = field(default_factory=list)
     shifts: List[float] = field(default_factory=list)
+    cancelled: List[float] = field(default_factory=list)  # the sizes of the two terms of a shift that has two
     logits: List[mpf] = field(default_factory=list)
     weights: List[mpf] = field(default_factory=list)
     out: List[mpf] = field(default_factory=list)
@@ -176,13 +185,19 @@ def attention_head(problem: Problem, head: int, query_heads: int, query: np.ndar
         row.out = [mpf(0)] * value.shape[1]
         for j in row.keys:
             score = scale * mp.fdot(q[i], k[j])
-            factor, shift = (mpf(1), mpf(0)) if is_sink(problem, j, kv_len) else affine_map(
-                problem, head, query_heads, head_dim, distance(problem, position, j), len(row.keys))
+            factor, shift, cancelled = mpf(1), mpf(0), 0.0
+            if not is_sink(problem, j, kv_len):
+                factor, before = affine_map(problem, head, query_heads, head_dim, distance(problem, position, j),
+                                            len(row.keys))
+                factor, shift = calibrated(problem, head, factor, before)
+                if shift != before:
+                    cancelled = float(abs(before) + abs(shift - before))
             row.logits.append(factor * score + shift)
             row.dots.append(float(abs(scale)) * absolute[i, j])
             row.scores.append(float(score))
             row.factors.append(float(factor))
             row.shifts.append(float(shift))
+            row.cancelled.append(cancelled)
         if row.keys:
             row.lse = log_sum_exp(row.logits)
             row.weights = [mp.exp(x - row.lse) for x in row.logits]
@@ -201,12 +216,12 @@ def logit_error(row: Row, head_dim: int, arithmetic: Arithmetic) -> np.ndarray:
     """L_j = c <q, k_j> + m_j with c = row factor * table entry.
     Errors: head_dim roundings in each term of <q, k_j> (one more is granted for a score that is scaled first); then
     relative to c <q, k_j>: the entry, the row factor u, their product u, times <q, k_j> u, the addition u; relative
-    to m_j: the entry, the addition u."""
+    to m_j: the entry, the addition u. Where m_j is a difference, formed in double: 2^-50 of its terms."""
     u, e_table = arithmetic.u, arithmetic.e_table
     factors = np.abs(np.array(row.factors))
     return (factors * np.array(row.dots) * gamma(head_dim + 1, u)
             + factors * np.abs(np.array(row.scores)) * (e_table + 4 * u)
-            + np.abs(np.array(row.shifts)) * (e_table + u))
+            + np.abs(np.array(row.shifts)) * (e_table + u) + 2.0**-50 * np.array(row.cancelled))
 
 
 def maximum_rises(below_top: np.ndarray) -> Tuple[int, float]:

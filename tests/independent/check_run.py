@@ -117,10 +117,15 @@ def write_inputs(case: Case, folder: str) -> Dict[str, str]:
     return paths
 
 
-def problem_options(case: Case) -> List[str]:
+def problem_options(case: Case, folder: str) -> List[str]:
     """Every option that differs from its default, and the transform."""
     p, default = case.problem, exact.Problem()
     words = ["--transform", case.transform_option or p.transform]
+    if (p.mean, p.standard_deviation) != (default.mean, default.standard_deviation):
+        path = os.path.join(folder, "calibration.json")
+        with open(path, "w") as file:
+            json.dump({"mean": p.mean, "standard_deviation": p.standard_deviation}, file)
+        words += ["--calibration", path]
     for name in ("tau", "alpha", "beta", "logn_scale", "train_length", "sinks", "mask", "window", "query_offset",
                  "softmax_scale"):
         given = getattr(p, name)
@@ -231,7 +236,7 @@ class Checker:
                 continue
             outputs = output_paths(case, folder, backend)
             paths = [word for name, path in {**inputs, **outputs}.items() for word in (f"--{name}", path)]
-            words = [self.tool, "run", *paths, "--backend", backend, *problem_options(case)]
+            words = [self.tool, "run", *paths, "--backend", backend, *problem_options(case, folder)]
             self.launches += 1
             problem = launch(words)
             if problem:

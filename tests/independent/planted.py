@@ -36,6 +36,12 @@ def lse_in_base_two(*arguments):
     return rows
 
 
+def mean_outside(problem, head, factor, shift):
+    """The mean taken away after the transform."""
+    deviation = mpf(exact.per_head(problem.standard_deviation, head))
+    return factor / deviation, shift - mpf(exact.per_head(problem.mean, head)) / deviation
+
+
 PLANTS: Dict[str, Tuple[str, Callable]] = {
     "tau-1-percent": ("scale_invariant", lambda tau, *rest: right["scale_invariant"](1.01 * tau, *rest)),
     "a-without-1": ("scale_invariant", with_scale(lambda a, m: (mp.sqrt(max(a * a - 1, 0)), m))),
@@ -52,6 +58,8 @@ PLANTS: Dict[str, Tuple[str, Callable]] = {
     "sink-from-the-end": ("is_sink", lambda problem, key, kv_len: key >= kv_len - problem.sinks),
     "sinks-transformed": ("is_sink", lambda *x: False),
     "count-plus-1": ("affine_map", count_plus_one),
+    "calibration-mean-outside": ("calibrated", mean_outside),
+    "calibration-forgotten": ("calibrated", lambda problem, head, factor, shift: (factor, shift)),
     "alibi-from-1": ("alibi_slopes", lambda heads: (mpf(1), *right["alibi_slopes"](heads)[:-1])),
     "lse-base-2": ("attention_head", lse_in_base_two),
 }

@@ -157,6 +157,22 @@ def transform_cases(rng) -> Iterator[Case]:
     yield Case("transforms", "ssmax", Problem(transform="logn"), *data, transform_option="ssmax")
 
 
+def calibration_cases(rng) -> Iterator[Case]:
+    """Base logits that are far from standard normal, with and without sinks."""
+    mean, deviation = (-9.0, -2.5, 0.5, 3.0), (3.0, 1.5, 0.4, 0.7)
+    options = (
+        Problem(mean=(-9.0,), standard_deviation=(3.0,)), Problem(mean=mean, standard_deviation=deviation, sinks=1),
+        Problem(mean=mean, tau=(0.5, 3.0, 10.0, 200.0)), Problem(standard_deviation=deviation, alpha=2.0, beta=3.0),
+        Problem(transform="none", mean=mean, standard_deviation=deviation),
+        Problem(transform="alibi", mean=mean, standard_deviation=(0.5,), sinks=2),
+        Problem(transform="logn", standard_deviation=deviation, window=4),
+        Problem(transform="infoscale", standard_deviation=(2.5,), train_length=20.0))
+    for index, problem in enumerate(options):
+        data = inputs(rng, ("gaussian", ("equal", "alternating", "needle")[index % 3]), 2, 2, 6, 9, 4, 5)
+        yield Case("calibration", str(index), problem, *data, DTYPES[index % 3])
+    yield Case("calibration", "f64", options[1], *inputs(rng, ("gaussian", "equal"), 1, 2, 5, 8, 4, 5), "f64")
+
+
 def position_cases(rng) -> Iterator[Case]:
     options = (
         ("f32", Problem(query_offset=0)), ("bf16", Problem(query_offset=-3)), ("f16", Problem(query_offset=40)),
@@ -240,5 +256,5 @@ def random_case(rng, index: int) -> Case:
 def all_cases(seed: int, count: int) -> List[Case]:
     rng = np.random.default_rng(seed)
     directed = [*h_input_cases(), *head_dim_cases(), *size_cases(rng), *transform_cases(rng), *position_cases(rng),
-                *file_cases(rng), *double_cases(rng)]
+                *file_cases(rng), *double_cases(rng), *calibration_cases(rng)]
     return directed + [random_case(rng, index) for index in range(count)]

@@ -39,7 +39,7 @@ Measurement measure(const ClaimOptions& options, std::size_t variant) {
               {"t (tokens)", "quantile 0.1 / E[Z]", "median / E[Z]", "quantile 0.9 / E[Z]"},
               {}};
   std::vector<double> grid = {10, 1e6, 1e50};
-  if (options.full) grid = {10, 1e2, 1e3, 1e4, 1e5, 1e6, 1e8, 1e12, 1e25, 1e50, 1e75, 1e100};
+  if (options.full) grid = {10, 1e2, 1e3, 1e4, 1e5, 1e6, 1e8, 1e12, 1e25, 1e50, 1e100, 1e300};
   double before = 1;
   for (const double t : grid) {
     const Typical z = typical(variant, t, variant == 0);

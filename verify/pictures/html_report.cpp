@@ -70,6 +70,38 @@ std::string overview(std::span<const CheckResult> results) {
          "seeds, that the check fails though what it checks holds.</p>\n";
 }
 
+std::string details(const CheckResult& r) {
+  const bool good = r.verdict == Verdict::pass || r.verdict == Verdict::skip;
+  std::string out = fmt::format("<details{}><summary>{}: {}</summary><dl>", good ? "" : " open=\"open\"",
+                                xml_escaped(r.id), xml_escaped(r.title));
+  const auto entry = [&out](const char* term, const std::string& text) {
+    if (!text.empty()) out += fmt::format("<dt>{}</dt><dd>{}</dd>", term, xml_escaped(text));
+  };
+  entry("Checked", r.statement);
+  entry("Limit", fmt::format("{}: {}", number(r.threshold), r.threshold_reason));
+  entry("Figure", r.witness.empty() ? number(r.figure) : fmt::format("{}, at {}", number(r.figure), r.witness));
+  entry("Message", r.message);
+  std::string mistakes;
+  for (const WrongVariant& w : r.wrong_variants)
+    mistakes += fmt::format("{}{}: {}, {}", mistakes.empty() ? "" : "; ", w.name, number(w.figure),
+                            w.rejected ? "rejected" : "ACCEPTED");
+  entry("Planted mistakes", mistakes);
+  out += "</dl>\n";
+  for (const Table& table : r.tables) out += html_table(table);
+  return out + "</details>\n";
+}
+
+}  // namespace
+
+std::string html_page(const std::string& title, const std::string& body) {
+  return "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head><meta charset=\"utf-8\"/>"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>" +
+         xml_escaped(title) + "</title>\n" + kStyle + "</head><body>\n<h1>" + xml_escaped(title) + "</h1>\n" + body +
+         "</body></html>\n";
+}
+
+std::string html_paragraph(const std::string& text) { return "<p>" + xml_escaped(text) + "</p>\n"; }
+
 std::string html_table(const Table& table) {
   std::string out =
       "<div class=\"scroll\"><table class=\"t\"><caption>" + xml_escaped(table.title) + "</caption><thead><tr>";
@@ -92,44 +124,16 @@ std::string html_table(const Table& table) {
   return out + "</tbody></table></div>\n";
 }
 
-std::string details(const CheckResult& r) {
-  const bool good = r.verdict == Verdict::pass || r.verdict == Verdict::skip;
-  std::string out = fmt::format("<details{}><summary>{}: {}</summary><dl>", good ? "" : " open=\"open\"",
-                                xml_escaped(r.id), xml_escaped(r.title));
-  const auto entry = [&out](const char* term, const std::string& text) {
-    if (!text.empty()) out += fmt::format("<dt>{}</dt><dd>{}</dd>", term, xml_escaped(text));
-  };
-  entry("Checked", r.statement);
-  entry("Limit", fmt::format("{}: {}", number(r.threshold), r.threshold_reason));
-  entry("Figure", r.witness.empty() ? number(r.figure) : fmt::format("{}, at {}", number(r.figure), r.witness));
-  entry("Message", r.message);
-  std::string mistakes;
-  for (const WrongVariant& w : r.wrong_variants)
-    mistakes += fmt::format("{}{}: {}, {}", mistakes.empty() ? "" : "; ", w.name, number(w.figure),
-                            w.rejected ? "rejected" : "ACCEPTED");
-  entry("Planted mistakes", mistakes);
-  out += "</dl>\n";
-  for (const Table& table : r.tables) out += html_table(table);
-  return out + "</details>\n";
-}
-
-std::string figure_of(const Picture& picture) {
+std::string html_figure(const Picture& picture) {
   return fmt::format("<figure id=\"{}\">{}<figcaption><p>{}</p><p class=\"how\">{}</p></figcaption></figure>\n",
                      xml_escaped(picture.id), svg(picture.plot), xml_escaped(picture.caption),
                      xml_escaped(picture.method));
 }
 
-}  // namespace
-
 std::string html_report(const ReportHeader& header, const std::string& command, std::span<const CheckResult> results,
                         std::span<const Picture> pictures) {
   const Tally t = tally(results);
-  std::string out =
-      "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head><meta charset=\"utf-8\"/>"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>Scale-invariant attention: the "
-      "claims, checked</title>\n";
-  out += std::string(kStyle) + "</head><body>\n<h1>Scale-invariant attention: the claims, checked</h1>\n<p>" +
-         xml_escaped(header.suite);
+  std::string out = "<p>" + xml_escaped(header.suite);
   for (const auto& [key, value] : header.properties) out += ", " + xml_escaped(key) + " " + xml_escaped(value);
   out += fmt::format(
       ". {} of {} passed, {} failed, {} errors, {} skipped; {:.1f} s.</p>\n<p>The same again: <code>{}</code></p>\n",
@@ -148,8 +152,8 @@ std::string html_report(const ReportHeader& header, const std::string& command, 
   out += "<h2>Claims</h2>\n" + overview(results) + "<h2>Claim by claim</h2>\n";
   for (const CheckResult& r : results) out += details(r);
   if (!pictures.empty()) out += "<h2>Pictures</h2>\n";
-  for (const Picture& picture : pictures) out += figure_of(picture);
-  return out + "</body></html>\n";
+  for (const Picture& picture : pictures) out += html_figure(picture);
+  return html_page("Scale-invariant attention: the claims, checked", out);
 }
 
 }  // namespace siattn::verify

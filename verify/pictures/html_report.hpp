@@ -16,6 +16,12 @@ namespace siattn::verify {
 std::string html_report(const ReportHeader& header, const std::string& command, std::span<const CheckResult> results,
                         std::span<const Picture> pictures);
 
+/// The pieces of such a page: the page around a body, a paragraph of plain text, a table, a picture with its caption.
+std::string html_page(const std::string& title, const std::string& body);
+std::string html_paragraph(const std::string& text);
+std::string html_table(const Table& table);
+std::string html_figure(const Picture& picture);
+
 }  // namespace siattn::verify
 
 #endif  // SIATTN_VERIFY_PICTURES_HTML_REPORT_HPP

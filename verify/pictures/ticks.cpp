@@ -56,7 +56,7 @@ std::vector<Tick> log_ticks(double low, double high, int most) {
   if (last - first < 2) {
     std::vector<Tick> list = short_log_ticks(low, high);
     if (list.size() > 1 && list.size() <= static_cast<std::size_t>(most) + 1) return list;
-    if (last == first) return linear_ticks(low, high, most);
+    if (last <= first) return linear_ticks(low, high, most);
   }
   const int every = (last - first) / most + 1;
   std::vector<Tick> list;
