@@ -12,6 +12,7 @@
 
 #include "verify/claims/list.hpp"
 #include "verify/claims/p_values.hpp"
+#include "verify/parallel.hpp"
 #include "verify/random.hpp"
 #include "verify/range_distribution.hpp"
 
@@ -247,11 +248,10 @@ std::vector<Drawn> run(const ClaimOptions& options, std::size_t variant, std::si
                        std::uint32_t stream) {
   const Repetitions repetitions(options, variant, plan.range, stream);
   std::vector<Drawn> drawn(plan.repetitions);
-#pragma omp parallel for schedule(static)
-  for (std::size_t r = 0; r < drawn.size(); ++r) {
+  for_each_index(drawn.size(), [&](std::size_t r) {
     const auto made = make_process(process);
     drawn[r] = repetitions.draw(*made, r);
-  }
+  });
   return drawn;
 }
 

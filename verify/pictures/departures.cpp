@@ -44,7 +44,8 @@ Series column_of(const Table& table, std::string_view law, std::string_view colu
 Picture make(const PictureInputs& inputs) {
   const Axis distance{"distance t (tokens)", true};
   Panel mean{"Departure under Eq. 16", distance, {"mean weight, as a multiple of α/(t/τ + 1)", true, 1e-4, 1e7}, {}};
-  Panel restored{"The factor that restores the mean weights", distance, {"a, multiplies the base logit", true, 1, 30}, {}};
+  Panel restored{
+      "The factor that restores the mean weights", distance, {"a, multiplies the base logit", true, 0.5, 30}, {}};
   if (const Table* table = table_of(inputs.checks)) {
     for (const auto& [law, name] : kLaws) {
       for (auto [panel, column] : {std::pair(&mean, "E[exp L]"), std::pair(&restored, "a restored")}) {

@@ -21,7 +21,8 @@ constexpr const char* kStyle =
     "td:first-child{white-space:nowrap}caption{text-align:left;padding:6px 0}th,td{text-align:left;padding:5px 12px "
     "5px 0;border-bottom:1px solid #d5d5d5;vertical-align:top}"
     "td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
-    "details{margin:0 0 10px}summary{cursor:pointer;padding:3px 0}dl{margin:6px 0 12px "
+    "table.t{font-size:14px;margin-bottom:16px}details{margin:0 0 10px}summary{cursor:pointer;padding:3px "
+    "0}dl{margin:6px 0 12px "
     "18px}dt{font-weight:600}dd{margin:0 0 8px}"
     ".pass{color:#00643f}.fail,.error{color:#b00020;font-weight:700}.skip,.how{color:#5c5c5c}"
     "figure{margin:0 0 48px}figure svg{max-width:100%;height:auto;display:block}figcaption{max-width:900px}figcaption "
@@ -102,15 +103,21 @@ std::string html_page(const std::string& title, const std::string& body) {
 std::string html_paragraph(const std::string& text) { return "<p>" + xml_escaped(text) + "</p>\n"; }
 
 std::string html_table(const Table& table) {
-  std::string out = "<div class=\"scroll\"><table><caption>" + xml_escaped(table.title) + "</caption><thead><tr>";
-  for (const std::string& column : table.columns) out += "<th class=\"n\">" + xml_escaped(column) + "</th>";
+  std::string out =
+      "<div class=\"scroll\"><table class=\"t\"><caption>" + xml_escaped(table.title) + "</caption><thead><tr>";
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const bool words = !table.rows.empty() && std::holds_alternative<std::string>(table.rows.front()[c]);
+    out += fmt::format("<th{}>{}</th>", words ? "" : " class=\"n\"", xml_escaped(table.columns[c]));
+  }
   out += "</tr></thead><tbody>";
   for (const auto& row : table.rows) {
     out += "<tr>";
     for (const Table::Cell& cell : row) {
-      const double* x = std::get_if<double>(&cell);
-      out += "<td class=\"n\">" +
-             (x != nullptr ? fmt::format("{:.6g}", *x) : xml_escaped(std::get<std::string>(cell))) + "</td>";
+      if (const double* x = std::get_if<double>(&cell)) {
+        out += fmt::format("<td class=\"n\">{:.6g}</td>", *x);
+      } else {
+        out += "<td>" + xml_escaped(std::get<std::string>(cell)) + "</td>";
+      }
     }
     out += "</tr>";
   }
