@@ -133,7 +133,7 @@ double RangeDistribution::mean_entropy() const {
 double RangeDistribution::below(double z) const {
   // Abate and Whitt's Fourier series with Euler summation: error of the series exp(-a), of rounding exp(a/2) 1e-15.
   constexpr double a = 20;
-  constexpr int plain = 24;
+  constexpr int plain = 60;
   constexpr int averaged = 12;
   std::vector<double> terms(plain + averaged + 1);
   for_each_index(terms.size(), [&](std::size_t k) {
@@ -162,7 +162,7 @@ double RangeDistribution::quantile(double p) const {
   while (excess(high) < 0) high *= 2;
   std::uintmax_t steps = 60;
   const auto [left, right] =
-      boost::math::tools::toms748_solve(excess, low, high, boost::math::tools::eps_tolerance<double>(22), steps);
+      boost::math::tools::toms748_solve(excess, low, high, boost::math::tools::eps_tolerance<double>(24), steps);
   return mean * std::exp((left + right) / 2);
 }
 
