@@ -113,7 +113,7 @@ void check_calibration(Faults& faults, const AttentionOptions& o, std::int64_t h
   const std::size_t before = faults.names.size();
   check_per_head(faults, "calibration mean", c.mean, heads, std::numeric_limits<double>::lowest());
   check_per_head(faults, "calibration standard_deviation", c.standard_deviation, heads, 1e-290);
-  if (faults.names.size() > before) return;
+  if (faults.names.size() > before || c.mean.values.empty() || c.standard_deviation.values.empty()) return;
   const bool by_row = std::holds_alternative<LogN>(o.transform) || std::holds_alternative<InfoScale>(o.transform);
   bool bad = false;
   for (std::size_t h = 0; h < std::max(c.mean.values.size(), c.standard_deviation.values.size()); ++h) {
