@@ -63,6 +63,10 @@ AttentionProblem read_problem(Bytes& in) {
   if ((given & 4) != 0) o.softmax_scale = in.number();
   if ((given & 8) != 0) o.n_sink = in.integer();
   if ((given & 16) != 0) o.transform = read_transform(in, s.query_heads);
+  if ((given & 32) != 0) {
+    o.calibration.mean = read_per_head(in, s.query_heads);
+    o.calibration.standard_deviation = read_per_head(in, s.query_heads);
+  }
   return problem;
 }
 
@@ -104,6 +108,22 @@ void check_transform(Faults& faults, const LogitTransform& transform, std::int64
   }
 }
 
+void check_calibration(Faults& faults, const AttentionOptions& o, std::int64_t heads) {
+  const Calibration& c = o.calibration;
+  const std::size_t before = faults.names.size();
+  check_per_head(faults, "calibration mean", c.mean, heads, std::numeric_limits<double>::lowest());
+  check_per_head(faults, "calibration standard_deviation", c.standard_deviation, heads, 1e-290);
+  if (faults.names.size() > before || c.mean.values.empty() || c.standard_deviation.values.empty()) return;
+  const bool by_row = std::holds_alternative<LogN>(o.transform) || std::holds_alternative<InfoScale>(o.transform);
+  bool bad = false;
+  for (std::size_t h = 0; h < std::max(c.mean.values.size(), c.standard_deviation.values.size()); ++h) {
+    const long double ratio = std::abs(static_cast<long double>(c.mean.at(h)) / c.standard_deviation.at(h));
+    bad |= ratio > 1e290L || (by_row && ratio > 0);
+    faults.unsure |= std::abs(ratio - 1e290L) < 1e276L;
+  }
+  faults.add(bad, "calibration mean");
+}
+
 Faults faults_of(const AttentionProblem& problem) {
   const AttentionShape& s = problem.shape;
   const AttentionOptions& o = problem.options;
@@ -140,6 +160,7 @@ Faults faults_of(const AttentionProblem& problem) {
     faults.add(*o.query_offset < -largest || last > largest, "query_offset");
   }
   check_transform(faults, o.transform, s.query_heads);
+  check_calibration(faults, o, s.query_heads);
   return faults;
 }
 
@@ -293,6 +314,10 @@ bool is_tame(const AttentionProblem& problem) {
   const auto small = [](const PerHead& list) {
     return std::ranges::all_of(list.values, [](double x) { return std::abs(x) < 1e3; });
   };
+  const Calibration& c = problem.options.calibration;
+  if (!small(c.mean) || !std::ranges::all_of(c.standard_deviation.values, [](double sd) { return sd > 0.1; })) {
+    return false;
+  }
   const LogitTransform& transform = problem.options.transform;
   if (const auto* t = std::get_if<ScaleInvariant>(&transform)) {
     return std::ranges::all_of(t->tau.values, [](double tau) { return tau > 1e-6; }) && t->alpha > 1e-3 &&

@@ -173,12 +173,13 @@ def alibi(*slopes):
 
 
 def problem(shape, dtype=F32, backend=0, threads=None, short_workspace=False, mask=CAUSAL, window=None, offset=None,
-            scale=None, sinks=None, transform=None, kind=1, operands=PLAIN, lengths=NO_LENGTHS):
+            scale=None, sinks=None, transform=None, calibration=None, kind=1, operands=PLAIN, lengths=NO_LENGTHS):
     text = bytes([backend, (threads is not None) + 2 * short_workspace])
     if threads is not None:
         text += integer(threads)
     text += bytes([dtype]) + b"".join(map(integer, shape)) + bytes([mask])
-    given = [(window, integer), (offset, integer), (scale, number), (sinks, integer), (transform, lambda t: t)]
+    given = [(window, integer), (offset, integer), (scale, number), (sinks, integer), (transform, lambda t: t),
+             (calibration, lambda lists: per_head(*lists[0]) + per_head(*lists[1]))]
     text += bytes([sum(1 << i for i, (value, _) in enumerate(given) if value is not None)])
     text += b"".join(write(value) for value, write in given if value is not None)
     return text + bytes([kind]) + operands + lengths
@@ -228,6 +229,11 @@ def attention_seeds():
     yield "alibi", problem((1, 12, 12, 2, 9, 4, 4), transform=alibi())
     yield "alibi-given", problem(small, transform=alibi(0.5))
     yield "none", problem(small, transform=b"\x04")
+    yield "calibrated", problem(small, calibration=((-9.0,), (3.0,)))
+    yield "calibrated-per-head", problem(small, calibration=((-9.0, 0.0, 1.0, 2.0), (3.0, 1.0, 0.5, 2.0)))
+    yield "calibrated-logn", problem(small, transform=logn(0.4), calibration=((0.0,), (3.0,)))
+    yield "calibrated-logn-mean", problem(small, transform=logn(0.4), calibration=((-9.0,), (3.0,)))
+    yield "calibration-0", problem(small, calibration=((0.0,), (0.0,)))
     for empty in range(7):
         yield f"empty-{empty}", problem([0 if i == empty else n for i, n in enumerate(small)])
     yield "heads-3-2", problem((1, 3, 2, 2, 2, 4, 4))

@@ -217,11 +217,18 @@ TEST_F(Command, DecadesCalibrate) {
 }
 
 TEST_F(Command, VerifyQuickIsGood) {
-  const Outcome outcome = siattn({"verify", "--quick", "--report", file("report")});
+  const Outcome outcome = siattn({"verify", "--quick"});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out, "");
   EXPECT_EQ(outcome.err, "");  // progress is for terminals
-  EXPECT_TRUE(std::filesystem::exists(file("report/report.txt")));
+}
+
+/// What is in them: tests/independent/check_report.py.
+TEST_F(Command, AReportThatCannotBeWrittenLeavesNoPartOfIt) {
+  std::filesystem::create_directory(file("report"));
+  std::filesystem::create_directory(file("report/report.html"));
+  expect_failure({"verify", "--quick", "--report", file("report")}, {"report.html"});
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(file("report")), {}), 1);
 }
 
 TEST_F(Command, VerifyShowsABarOnATerminal) {

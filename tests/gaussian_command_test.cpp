@@ -167,11 +167,15 @@ TEST_F(GaussianCommand, WrongUse) {
   expect_failure(with(good, {"--logits", file("flat.npy")}), {"--query", "--logits"});
   const std::vector<std::string> logits{"gaussian", "--logits", file("flat.npy")};
   expect_failure(logits, {"head 0", "are 3"});
+  for (const Shape& empty : {Shape{0, 20, 20}, Shape{2, 0, 20}, Shape{2, 20, 0}}) {
+    write("empty.npy", empty, [](std::int64_t) { return 0.0; });
+    expect_failure({"gaussian", "--logits", file("empty.npy")}, {});
+  }
   expect_failure(with(logits, {"--encoding", "rope"}), {"--encoding", "--logits"});
   expect_failure(with(logits, {"--softmax-scale", "2"}), {"--softmax-scale", "--logits"});
   expect_failure(with(logits, {"--layout", "bshd"}), {"--layout", "--logits"});
   expect_failure(with(logits, {"--sinks", "20", "--calibration-out", file("c.json")}), {"head 0", "0 pairs"});
-  expect_failure(with(good, {"--sinks", "-1"}), {"sinks = -1"});
+  expect_failure(with(good, {"--sinks", "-1"}), {"n_sink = -1"});
   expect_failure(with(good, {"--tau", "0"}), {"tau = 0"});
   expect_failure(with(good, {"--tau", "1,2"}), {"tau has 2 values"});
   expect_failure(with(good, {"--logn-scale", "nan"}), {"logn"});
@@ -211,6 +215,7 @@ TEST_F(GaussianCommand, WrongCalibration) {
   EXPECT_EQ(siattn(with(good, {"--calibration-sd", file("c.json"), "--transform", "logn"})).status, 0);
   expect_failure(with(good, {"--calibration", file("c.json"), "--calibration-sd", file("c.json")}), {"--calibration"});
   expect_failure(with(good, {"--calibration", file("c.json"), "--calibrate"}), {"--calibrate"});
+  expect_failure(with(good, {"--transform", "logn", "--calibrate"}), {"--calibrate", "scale-invariant"});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What base logits are measured by: rows of logits and decades against the reference, marginal laws against logits whose
-// law is known, and against planted departures from it. Seeds are fixed; levels are what a new seed would risk.
+// What base logits are measured by: rows of logits and decades against the reference, marginal laws against logits
+// whose law is known, and against planted departures from it. Seeds are fixed; levels are what a new seed would risk.
 #include "verify/gaussian.hpp"
 
 #include <omp.h>

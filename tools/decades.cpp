@@ -138,6 +138,9 @@ void run_decades(const DecadesArguments& arguments) {
   if (arguments.last_queries < 0)
     throw Failure(fmt::format("--last-queries = {}: expected at least 1", arguments.last_queries));
   const io::Layout layout = arguments.problem.layout();
+  const auto& names = arguments.problem.transform_names();
+  if (arguments.calibrate && std::find(names.begin(), names.end(), "scale-invariant") == names.end())
+    throw Failure("--calibrate belongs to --transform scale-invariant: none is given");
   std::vector<Column> columns;
   for (const AttentionOptions& options : arguments.problem.options()) {
     columns.push_back({arguments.problem.transform_names()[columns.size()], options, {}});

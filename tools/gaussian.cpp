@@ -81,29 +81,36 @@ Input read_tensors(const GaussianArguments& a) {
   return input;
 }
 
-/// The transforms side by side; the scale-invariant one on the logits as they are, divided by their deviation, and with
-/// their mean taken away before.
+/// The transforms side by side, validated; the scale-invariant one on the logits as they are, divided by their
+/// deviation, and with their mean taken away before.
+std::vector<std::pair<std::string, AttentionOptions>> columns_of(const GaussianArguments& a, const Input& input,
+                                                                 const Calibration& calibration) {
+  const ScaleInvariant scale_invariant{.tau = a.tau};
+  AttentionProblem problem;
+  problem.shape = input.shape;
+  problem.options.n_sink = a.sinks;
+  problem.options.query_offset = a.query_offset;
+  std::vector<std::pair<std::string, AttentionOptions>> columns;
+  const auto add = [&](const char* name, const LogitTransform& transform, const Calibration& calibrated) {
+    problem.options.transform = transform;
+    problem.options.calibration = calibrated;
+    require(dispatch::validate_problem(problem));
+    columns.emplace_back(name, problem.options);
+  };
+  add("none", NoTransform{}, {});
+  add("logn", LogN{a.logn_scale}, {});
+  add("alibi", Alibi{}, {});
+  add("scale-invariant", scale_invariant, {});
+  add("calibrated, sd", scale_invariant, {.standard_deviation = calibration.standard_deviation});
+  add("calibrated", scale_invariant, calibration);
+  return columns;
+}
+
 std::vector<TransformTable> transform_tables(const GaussianArguments& a, const Input& input,
                                              const Calibration& calibration) {
-  const ScaleInvariant scale_invariant{.tau = a.tau};
-  const std::pair<const char*, std::pair<LogitTransform, Calibration>> columns[] = {
-      {"none", {NoTransform{}, {}}},
-      {"logn", {LogN{a.logn_scale}, {}}},
-      {"alibi", {Alibi{}, {}}},
-      {"scale-invariant", {scale_invariant, {}}},
-      {"calibrated, sd", {scale_invariant, {.standard_deviation = calibration.standard_deviation}}},
-      {"calibrated", {scale_invariant, calibration}}};
+  const auto columns = columns_of(a, input, calibration);
   std::vector<AttentionOptions> options;
-  for (const auto& [name, method] : columns) {
-    AttentionProblem problem;
-    problem.shape = input.shape;
-    problem.options.transform = method.first;
-    problem.options.calibration = method.second;
-    problem.options.n_sink = a.sinks;
-    problem.options.query_offset = a.query_offset;
-    require(dispatch::validate_problem(problem));
-    options.push_back(problem.options);
-  }
+  for (const auto& column : columns) options.push_back(column.second);
   const auto tables = verify::attention_by_decade(input.rows, input.shape, options, 0);
   std::vector<TransformTable> result;
   for (std::size_t k = 0; k < tables.size(); ++k) result.push_back({columns[k].first, tables[k]});
@@ -134,8 +141,8 @@ void refuse_input_as_output(const GaussianArguments& a) {
 
 void run_gaussian(const GaussianArguments& a) {
   refuse_mixtures(a);
-  if (a.sinks < 0) throw Failure(fmt::format("--sinks = {}: expected at least 0", a.sinks));
   const Input input = a.logits.empty() ? read_tensors(a) : read_logits(a);
+  columns_of(a, input, {});  // what is wrong with the options comes before the work
   refuse_input_as_output(a);
   ReportFiles files(a.report, {"report.html", "report.json", "report.txt"});
   if (!a.calibration_out.empty()) files.reserve(a.calibration_out, "calibration");

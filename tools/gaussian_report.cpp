@@ -16,11 +16,10 @@ using verify::HeadMarginals;
 using verify::json_number;
 
 constexpr const char* kCaveat =
-    "Logits of one sequence share queries and keys, so they depend on each other: standard errors, the band and p are\n"
-    "those of as many independent draws and only indicate; p also takes the fitted mean and deviation as known. What "
-    "counts\n"
-    "are the sizes. D: largest difference of the distribution functions. A2/n: Anderson-Darling's weighted mean square "
-    "of it.";
+    "Logits of one sequence share queries and keys, so they depend on each other: standard errors, the band and p\n"
+    "are those of as many independent draws and only indicate. p also takes the fitted mean and deviation as known,\n"
+    "which makes it too large. What counts are the sizes. D: largest difference of the distribution functions.\n"
+    "A2/n: Anderson-Darling's weighted mean square of it.";
 
 constexpr const char* kColumns =
     "calibrated: scale-invariant on (S - mean) / sd of each head; calibrated, sd: on S / sd; sinks keep L = S";

@@ -44,8 +44,9 @@ std::map<std::string, std::string> contents_of(const VerifyArguments& arguments,
         progress.show(index + 1, count, fmt::format("picture: {}", title));
       });
   progress.clear();
-  const std::string command = fmt::format("siattn verify {} --seed {} --report DIR",
-                                          arguments.options.full ? "--full" : "--quick", arguments.options.seed);
+  const std::string command =
+      fmt::format("siattn verify {}{}{} --seed {} --report DIR", arguments.options.full ? "--full" : "--quick",
+                  arguments.only.empty() ? "" : " --claim ", arguments.only, arguments.options.seed);
   auto document = verify::json_document(header, results);
   document["pictures"] = verify::json_of(pictures);
   contents["report.json"] = verify::json_text(document);

@@ -35,9 +35,9 @@ struct DecadeTable {
   std::int64_t rows = 0;                ///< query rows averaged over: those that see a key
 };
 
-/// Where the attention of queries first_query .. query_len - 1 of every head falls, in double: a table for each of these
-/// options, which are valid for a problem of this shape (value_dim does not count). The tables do not depend on the number
-/// of threads.
+/// Where the attention of queries first_query .. query_len - 1 of every head falls, in double: a table for each of
+/// these options, which are valid for a problem of this shape (value_dim does not count). The tables do not depend on
+/// the number of threads.
 std::vector<DecadeTable> attention_by_decade(const LogitRows& rows, const AttentionShape& shape,
                                              std::span<const AttentionOptions> options, std::int64_t first_query);
 

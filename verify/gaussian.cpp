@@ -26,8 +26,8 @@ struct HeadSums {
   StandardHistogram histogram;
 };
 
-/// Calls visit(position of the query, S of the keys n_sink .. that it sees) for each row of a head whose logits are finite;
-/// returns how many are not.
+/// Calls visit(position of the query, S of the keys n_sink .. that it sees) for each row of a head whose logits are
+/// finite; returns how many are not.
 template <class Visit>
 std::int64_t for_each_row(const LogitRows& rows, const GaussianOptions& options, std::int64_t h, const Visit& visit) {
   std::vector<double> row(static_cast<std::size_t>(rows.kv_len()));

@@ -11,7 +11,8 @@
 #include "verify/logit_rows.hpp"
 #include "verify/marginals.hpp"
 
-/// Are these base logits Gaussian? Their marginal law over all causal pairs of query and key, head by head, sinks left out.
+/// Are these base logits Gaussian? Their marginal law over all causal pairs of query and key, head by head, sinks left
+/// out.
 namespace siattn::verify {
 
 /// How far logits x = mean + sd z lie from a law.
@@ -55,8 +56,8 @@ struct GaussianReport {
   Calibration calibration() const;
 };
 
-/// Two passes over the rows; memory grows with heads and lengths, not with pairs. An error where a head has fewer than 8
-/// pairs, or all of its logits are equal. Does not depend on the number of threads.
+/// Two passes over the rows; memory grows with heads and lengths, not with pairs. An error where a head has fewer than
+/// 8 pairs, or all of its logits are equal. Does not depend on the number of threads.
 Result<GaussianReport> measure_gaussian(const LogitRows& rows, const GaussianOptions& options);
 
 }  // namespace siattn::verify

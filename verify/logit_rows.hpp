@@ -10,13 +10,13 @@
 
 namespace siattn::verify {
 
-/// The base logits S of Eq. 1, one query row at a time and in double: the whole [query_len, kv_len] matrix never exists.
-/// May be read from several threads at once. What the views point to has to outlive it.
+/// The base logits S of Eq. 1, one query row at a time and in double: the whole [query_len, kv_len] matrix never
+/// exists. May be read from several threads at once. What the views point to has to outlive it.
 class LogitRows {
  public:
   /// S = softmax_scale <q, k>, summed in the order of the dimensions as the reference does. query [batch, heads,
-  /// query_len, head_dim], key [batch, kv_heads, kv_len, head_dim], kv_heads dividing heads; any type, innermost stride 1.
-  /// Keeps a copy of the keys.
+  /// query_len, head_dim], key [batch, kv_heads, kv_len, head_dim], kv_heads dividing heads; any type, innermost stride
+  /// 1. Keeps a copy of the keys.
   static LogitRows of_tensors(const TensorView& query, const TensorView& key, double softmax_scale);
 
   /// S as it stands: logits [batch, heads, query_len, kv_len], any type.

@@ -131,8 +131,8 @@ double anderson_darling_p_value(double a2) {
   // Under the law A^2 tends to sum_j X_j^2 / (j (j + 1)) with independent standard normal X_j. Smirnov's inversion for
   // such sums, with mu_j = j (j + 1) and D(u) = prod_j (1 - u / mu_j) = -cos(pi/2 sqrt(1 + 4u)) / (pi u):
   //     P(A^2 > x) = (1/pi) sum_k (-1)^(k+1) int_(mu_(2k-1))^(mu_2k) exp(-x u / 2) / (u sqrt(|D(u)|)) du
-  // The integrand is a smooth function over sqrt((u - first)(last - u)), which is what Gauss and Chebyshev integrate. No
-  // term cancels a larger one, so that small p keep their digits.
+  // The integrand is a smooth function over sqrt((u - first)(last - u)), which is what Gauss and Chebyshev integrate.
+  // No term cancels a larger one, so that small p keep their digits.
   if (std::isnan(a2)) return kNaN;
   if (a2 < 0.02) return 1;  // P(A^2 < 0.02) < 1e-20
   constexpr int nodes = 256;

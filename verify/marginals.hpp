@@ -10,14 +10,15 @@
 
 /// What a sample says of its law: moments, distance to a law, tests against a law that is *fully* specified, quantiles.
 ///
-/// Every rate of error here is for independent draws. Values that depend on each other (the logits of one sequence, which
-/// share queries and keys) lie farther from their law than so many independent ones would, and where the law's
+/// Every rate of error here is for independent draws. Values that depend on each other (the logits of one sequence,
+/// which share queries and keys) lie farther from their law than so many independent ones would, and where the law's
 /// parameters were estimated from the same values the distance comes out too small: then only the distances themselves
 /// mean something, not the rates.
 namespace siattn::verify {
 
-/// Count and the first four central moments of a stream of values. Counted from the first value and updated by differences
-/// from the running mean, so that a mean far from 0 costs no digits; merging two of them is as good as having seen both streams.
+/// Count and the first four central moments of a stream of values. Counted from the first value and updated by
+/// differences from the running mean, so that a mean far from 0 costs no digits; merging two of them is as good as
+/// having seen both streams.
 class Moments {
  public:
   void add(double x) { add(std::span<const double>(&x, 1)); }
@@ -56,12 +57,13 @@ struct MomentSummary {
 };
 MomentSummary summary_of(const Moments& moments);
 
-/// Dvoretzky, Kiefer and Wolfowitz, with Massart's constant: P(sup |F_n - F| > e) <= 2 exp(-2 n e^2). The e at which the
-/// right side is `level`.
+/// Dvoretzky, Kiefer and Wolfowitz, with Massart's constant: P(sup |F_n - F| > e) <= 2 exp(-2 n e^2). The e at which
+/// the right side is `level`.
 double dkw_half_width(double n, double level);
 
-/// So many values that a test of that level (reject when sup |F_n - F| exceeds the half width) misses a law at a distance
-/// of at least `discrepancy` with a probability of at most `miss`: sqrt(ln(2/level)/2n) + sqrt(ln(2/miss)/2n) <= it.
+/// So many values that a test of that level (reject when sup |F_n - F| exceeds the half width) misses a law at a
+/// distance of at least `discrepancy` with a probability of at most `miss`: sqrt(ln(2/level)/2n) + sqrt(ln(2/miss)/2n)
+/// <= it.
 std::int64_t dkw_sample_size(double discrepancy, double level, double miss);
 
 /// A law, by the logarithms of both its tails: log P(X <= x) and log P(X > x).
@@ -75,13 +77,13 @@ Law normal_law(double mean = 0, double standard_deviation = 1);
 /// sup |F_n - F| of values in ascending order.
 double kolmogorov_distance(std::span<const double> sorted, const Law& law);
 
-/// A^2 = n int (F_n - F)^2 / (F (1 - F)) dF (Anderson and Darling 1952) of values in ascending order; the sum is carried in
-/// extended precision with compensation, as n times more than the result cancels. A^2 / n tends to a distance that does
-/// not depend on n. Infinite where a value is impossible under the law.
+/// A^2 = n int (F_n - F)^2 / (F (1 - F)) dF (Anderson and Darling 1952) of values in ascending order; the sum is
+/// carried in extended precision with compensation, as n times more than the result cancels. A^2 / n tends to a
+/// distance that does not depend on n. Infinite where a value is impossible under the law.
 double anderson_darling(std::span<const double> sorted, const Law& law);
 
-/// P(A^2 > a2) under the law, for n -> infinity; relative error below 1e-9. For finite n and p >= 0.001 it is off by less
-/// than 0.003 from n = 8 on. The law has to be fully specified: with parameters estimated from the same values it
+/// P(A^2 > a2) under the law, for n -> infinity; relative error below 1e-9. For finite n and p >= 0.001 it is off by
+/// less than 0.003 from n = 8 on. The law has to be fully specified: with parameters estimated from the same values it
 /// comes out too large.
 double anderson_darling_p_value(double a2);
 
@@ -98,7 +100,8 @@ std::vector<QuantilePoint> quantile_points(std::span<const double> sorted, std::
                                            double half_width);
 
 /// Counts of standardised values z in bins of width 2^-10 over [-40, 40] (what lies beyond counts as the last bin): the
-/// distances above in memory that does not grow with the number of values, 640 KiB. Counts add up the same in any order.
+/// distances above in memory that does not grow with the number of values, 640 KiB. Counts add up the same in any
+/// order.
 class StandardHistogram {
  public:
   StandardHistogram();
