@@ -13,6 +13,8 @@
 #include <siattn/version.hpp>
 
 #include "bench/ceilings.hpp"
+#include "bench/full_matrix.hpp"
+#include "cpu/kernels.hpp"
 
 namespace siattn::bench {
 namespace {
@@ -24,6 +26,11 @@ struct Shape {
   const char* phase;
   AttentionShape shape;
 };
+
+/// Few queries a kv head: what bounds them is reading K and V.
+Shape phase_of(const AttentionShape& shape) {
+  return {shape.query_heads / shape.kv_heads * shape.query_len <= cpu::kMaxStreamRows ? "decode" : "prefill", shape};
+}
 
 /// Half a gigabyte of K and V in float32 when decoding: more than caches hold.
 constexpr Shape kShapes[] = {{"prefill", {1, 8, 8, 512, 4096, 128, 128}},  {"prefill", {1, 8, 8, 512, 4096, 64, 64}},
@@ -54,7 +61,7 @@ Result<std::unique_ptr<Workload>> checked(const WorkloadSpec& spec, double* erro
 Result<CaseResult> run_case(const Shape& shape, DType dtype, const CaseOptions& options) {
   CaseResult result;
   result.name = name_of(shape, dtype);
-  WorkloadSpec spec{result.name, {shape.shape, dtype, {}}, options.backend, options.threads, false};
+  WorkloadSpec spec{result.name, {shape.shape, dtype, {}}, options.backend, options.threads};
   auto workload = checked(spec, &result.error_over_bound);
   if (!workload) return workload.status();
   result.backend = (*workload)->backend().name();
@@ -75,13 +82,26 @@ Result<CaseResult> run_case(const Shape& shape, DType dtype, const CaseOptions& 
     one = *std::move(made);
   }
 
+  std::unique_ptr<Workload> full;
+  if (!result.by_bytes && full_matrix_backend() != nullptr && full_matrix_backend()->supports(spec.problem)) {
+    WorkloadSpec full_spec = spec;
+    full_spec.on = full_matrix_backend();
+    full_spec.threads = result.threads;
+    double other_error = 0;
+    auto made = checked(full_spec, &other_error);
+    if (!made) return made.status();
+    full = *std::move(made);
+  }
+
   const auto subject = [work](const Workload& w) {
     return Subject{w.spec().name, work, [&w] { static_cast<void>(w.run()); }};
   };
   std::vector<Subject> subjects{subject(**workload), subject(**none)};
   if (one) subjects.push_back(subject(*one));
+  const std::size_t full_at = subjects.size();
+  if (full) subjects.push_back(subject(*full));
   double sink = 0;
-  const Peak* const peak = fma_peak(result.backend);
+  const Peak* const peak = result.backend == "onednn" ? onednn_peak(dtype) : fma_peak(result.backend);
   constexpr int kCalls = 40;
   if (result.by_bytes) {
     result.ceiling = "plain reads";
@@ -95,6 +115,7 @@ Result<CaseResult> run_case(const Shape& shape, DType dtype, const CaseOptions& 
   result.timings = timings[0];
   result.against_none = ratio_of_rates(timings[0], timings[1]);
   if (one) result.against_one = ratio_of_rates(timings[0], timings[2]);
+  if (full) result.against_full = ratio_of_rates(timings[0], timings[full_at]);
   if (!result.ceiling.empty()) {
     result.ceiling_rate = timings.back().rate();
     result.share = ratio_of_rates(timings[0], timings.back());
@@ -106,7 +127,9 @@ Result<CaseResult> run_case(const Shape& shape, DType dtype, const CaseOptions& 
 
 Result<std::vector<CaseResult>> run_cases(const CaseOptions& options) {
   std::vector<CaseResult> results;
-  for (const Shape& shape : kShapes) {
+  std::vector<Shape> shapes(std::begin(kShapes), std::end(kShapes));
+  if (options.shape) shapes = {phase_of(*options.shape)};
+  for (const Shape& shape : shapes) {
     if (!options.phase.empty() && options.phase != shape.phase) continue;
     for (const DType dtype : kTypes) {
       if (!options.dtype.empty() && options.dtype != siattn::name_of(dtype)) continue;
@@ -123,27 +146,27 @@ Result<std::vector<CaseResult>> run_cases(const CaseOptions& options) {
 }
 
 std::string cases_text(const std::vector<CaseResult>& results) {
-  std::string text = fmt::format("{:<48} {:>10} {:>7} {:>15} {:>8} {:>7} {:>8} {:>6}\n", "", "median", "spread", "rate",
-                                 "ceiling", "none", "1 thread", "bound");
+  std::string text = fmt::format("{:<48} {:>10} {:>7} {:>15} {:>8} {:>7} {:>7} {:>8} {:>6}  {}\n", "", "median", "spread",
+                                 "rate", "ceiling", "none", "full", "1 thread", "bound", "backend");
   for (const CaseResult& r : results) {
-    text += fmt::format("{:<48} {:>7.3f} ms {:>6.1f}% {:>8.1f} {} {:>8} {:>6.3f}x {:>8} {:>6.3f}\n", r.name,
+    text += fmt::format("{:<48} {:>7.3f} ms {:>6.1f}% {:>8.1f} {} {:>8} {:>6.3f}x {:>7} {:>8} {:>6.3f}  {}\n", r.name,
                         1e3 * r.timings.median_seconds(), 100 * r.timings.spread(), r.timings.rate() / 1e9,
                         r.by_bytes ? "GB/s  " : "GFLOP/s",
                         r.ceiling_rate > 0 ? fmt::format("{:.1f}%", 100 * r.share) : "-", r.against_none,
-                        r.against_one > 0 ? fmt::format("{:.2f}x", r.against_one) : "-", r.error_over_bound);
+                        r.against_full > 0 ? fmt::format("{:.2f}x", r.against_full) : "-",
+                        r.against_one > 0 ? fmt::format("{:.2f}x", r.against_one) : "-", r.error_over_bound, r.backend);
   }
-  text += fmt::format("\nbackend {}, {} threads\n", results.front().backend, results.front().threads);
-  for (const bool by_bytes : {false, true}) {
-    const auto at = std::find_if(results.begin(), results.end(),
-                                 [&](const CaseResult& r) { return r.by_bytes == by_bytes && r.ceiling_rate > 0; });
-    if (at == results.end()) continue;
-    text += fmt::format("{}: {}, {:.1f} {} beside the first case\n", by_bytes ? "decode" : "prefill", at->ceiling,
-                        at->ceiling_rate / 1e9, by_bytes ? "GB/s" : "GFLOP/s");
+  text += fmt::format("\n{} threads; ceilings beside the first case that has them:\n", results.front().threads);
+  std::vector<std::string> told;
+  for (const CaseResult& r : results) {
+    if (r.ceiling_rate <= 0 || std::find(told.begin(), told.end(), r.ceiling) != told.end()) continue;
+    told.push_back(r.ceiling);
+    text += fmt::format("  {}: {:.1f} {}\n", r.ceiling, r.ceiling_rate / 1e9, r.by_bytes ? "GB/s" : "GFLOP/s");
   }
   text +=
       "GFLOP/s: 2 for each channel of both products, on visible pairs; GB/s: of K and V, read once\n"
-      "spread: half the distance between the quartiles, over the median; none: rate over that of the same problem\n"
-      "without transform; bound: largest error / bound of the rows that were compared with the reference\n";
+      "spread: half the distance between the quartiles, over the median; none, full, 1 thread: rate over that of the same\n"
+      "problem without transform, by two oneDNN products with all scores in between, by 1 thread; bound: largest error / bound of the rows that were compared with the reference\n";
   return text;
 }
 
@@ -171,6 +194,7 @@ std::string cases_json(const std::vector<CaseResult>& results) {
                       {r.by_bytes ? "bytes_per_second" : "flops_per_second", r.timings.work / r.timings.seconds[i]},
                       {"share_of_ceiling", r.share},
                       {"against_none", r.against_none},
+                      {"against_full_matrix", r.against_full},
                       {"against_one_thread", r.against_one},
                       {"error_over_bound", r.error_over_bound},
                       {"backend", r.backend}});

@@ -3,6 +3,7 @@
 #define SIATTN_BENCH_CASES_HPP
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,13 +11,14 @@
 #include "bench/workload.hpp"
 
 /// The benchmark that people run: some shapes of prefill and decode, each against the machine's ceiling, against the
-/// same kernel without the transform, and against one thread.
+/// same kernel without the transform, against a full matrix of scores, and against one thread.
 namespace siattn::bench {
 
 struct CaseOptions {
   std::string backend;  ///< a name or a family; empty: the best available
   std::string phase;    ///< "prefill" or "decode"; empty: both
   std::string dtype;    ///< "f32", "bf16", "f16"; empty: all three
+  std::optional<AttentionShape> shape;  ///< this one in place of the listed ones
   std::string only;     ///< cases whose name begins with this; empty: all
   int threads = 0;      ///< 0: as many as a plan would use
   int rounds = 9;
@@ -33,6 +35,7 @@ struct CaseResult {
   double ceiling_rate = 0;      ///< 0: not known
   double share = 0;             ///< of the ceiling, by rounds
   double against_none = 0;      ///< rate over that of the same problem with NoTransform
+  double against_full = 0;      ///< rate over that of two oneDNN products with all scores in between; 0: not measured
   double against_one = 0;       ///< rate over that of one thread; 0: this is one thread
   double error_over_bound = 0;  ///< of the rows that were compared with the reference before the timing
 };

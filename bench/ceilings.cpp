@@ -6,8 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cpu/cpu_features.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -70,6 +74,37 @@ __attribute__((target("avx512f"))) std::uint64_t read_512(const std::byte* from,
   return static_cast<std::uint64_t>(_mm512_reduce_or_epi64(all));
 }
 
+/// Tiles of 16 rows of 64 bytes: four sums, so that one need not wait for itself. Asks the system for the tiles' state.
+__attribute__((target("amx-tile,amx-bf16"))) void amx_bf16(double* result) {
+  struct alignas(64) Configuration {
+    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  };
+  constexpr long kRequest = 0x1023, kTileData = 18;  // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+  if (::syscall(SYS_arch_prctl, kRequest, kTileData) != 0) return;
+  const Configuration configuration;
+  _tile_loadconfig(&configuration);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  for (int s = 0; s < kSteps; s += 4) {
+    _tile_dpbf16ps(0, 4, 5);
+    _tile_dpbf16ps(1, 4, 6);
+    _tile_dpbf16ps(2, 4, 5);
+    _tile_dpbf16ps(3, 4, 6);
+  }
+  alignas(64) float sums[16 * 16];
+  _tile_stored(0, sums, 64);
+  *result += static_cast<double>(sums[0]);
+  _tile_release();
+}
+
+constexpr Peak kAmx{"bfloat16 tiles (AMX)", 2.0 * 16 * 16 * 32 * kSteps, amx_bf16};
 constexpr Peak kFma512{"float32 FMA, 512 bits", 2.0 * 16 * kChains* kSteps, fma_512};
 constexpr Peak kFma256{"float32 FMA, 256 bits", 2.0 * 8 * kChains* kSteps, fma_256};
 constexpr Peak kFma128{"float32 multiply and add, 128 bits", 2.0 * 4 * kChains* kSteps, multiply_add_128};
@@ -117,6 +152,15 @@ const Peak* bf16_dot_peak() noexcept {
   if (__builtin_cpu_supports("avx512bf16")) return &kDot512;
 #endif
   return nullptr;
+}
+
+const Peak* onednn_peak([[maybe_unused]] DType dtype) noexcept {
+#if defined(__x86_64__)
+  if (dtype == DType::float32) return &kFma512;
+  return cpu::detect_cpu().amx_bf16 ? &kAmx : bf16_dot_peak();
+#else
+  return nullptr;
+#endif
 }
 
 void read_all(std::span<const std::byte> memory, int threads, double* result) noexcept {

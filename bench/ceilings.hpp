@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include <siattn/tensor_view.hpp>
+
 /// What this machine can do at most, as loops that do nothing else. A benchmark quotes its rates against these, taken
 /// in turn with it in the same run: machines have fast and slow moments.
 namespace siattn::bench {
@@ -21,6 +23,9 @@ struct Peak {
 const Peak* fma_peak(std::string_view backend) noexcept;
 /// The peak of products of bfloat16 pairs added up in float32, where this processor has them; else nullptr.
 const Peak* bf16_dot_peak() noexcept;
+
+/// Of the units that the backend onednn reaches for this type: AMX tiles for bfloat16 where there are any.
+const Peak* onednn_peak(DType dtype) noexcept;
 
 /// Reads every byte once, by every thread a part, with the widest vectors that this processor has.
 void read_all(std::span<const std::byte> memory, int threads, double* result) noexcept;

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/ceilings.hpp"
+#include "bench/full_matrix.hpp"
 #include "bench/measure.hpp"
 #include "bench/workload.hpp"
 
@@ -186,7 +187,7 @@ void add_prefill(Suite& suite, const std::string& backend) {
       const std::int64_t dim = wide ? 128 : 64;
       for (const PrefillShape& shape : kShapes) {
         const std::string name = fmt::format("prefill {} D {}, {}", title, dim, shape.name);
-        suite.share_of_peak(name, {name, prefill(dtype, dim, shape.query_len, 4096), on, 1, false}, peak,
+        suite.share_of_peak(name, {name, prefill(dtype, dim, shape.query_len, 4096), on, 1}, peak,
                             accept[1 - wide], aim[1 - wide]);
       }
     }
@@ -200,7 +201,7 @@ void add_prefill(Suite& suite, const std::string& backend) {
 }
 
 void add_prefill_ratios(Suite& suite, const std::string& backend) {
-  const WorkloadSpec plain{"plain", prefill(DType::float32, 128, 512, 4096), backend, 1, false};
+  const WorkloadSpec plain{"plain", prefill(DType::float32, 128, 512, 4096), backend, 1};
   WorkloadSpec none = plain;
   none.problem.options.transform.emplace<NoTransform>();
   suite.times("transform against none, f32 D 128", plain, none, 1 / 1.025, 1 / 1.01);
@@ -216,6 +217,31 @@ void add_prefill_ratios(Suite& suite, const std::string& backend) {
   variant("sequence before heads", [](WorkloadSpec& s) { s.heads_inside = true; });
 }
 
+/// Against two oneDNN products with all scores in between; and oneDNN's blocks where they are chosen.
+void add_onednn(Suite& suite, const std::string& backend) {
+  const std::string full = "f32 D 128, against oneDNN full matrix";
+  const WorkloadSpec fused{full, prefill(DType::float32, 128, 512, 4096), backend, 1};
+  WorkloadSpec matrix = fused;
+  matrix.on = full_matrix_backend();
+  if (matrix.on != nullptr) {
+    suite.times(full, fused, matrix, 1.2, 1.35);
+  } else if (suite.wants(full)) {
+    suite.skip(full, 1.2, 1.35, "a build without oneDNN");
+  }
+  for (const std::int64_t queries : {32, 512}) {
+    const std::string name = fmt::format("bf16 D 128, {} queries, onednn against {}", queries, backend);
+    const WorkloadSpec vectors{name, prefill(DType::bfloat16, 128, queries, 4096), backend, 1};
+    WorkloadSpec blocks = vectors;
+    blocks.backend = "onednn";
+    const double least = queries < 512 ? 1.0 : 2.0;
+    if (const auto chosen = choose_backend("", blocks.problem); chosen && (*chosen)->name() == blocks.backend) {
+      suite.times(name, blocks, vectors, least, 2 * least);
+    } else if (suite.wants(name)) {
+      suite.skip(name, least, 2 * least, "the backend onednn is not chosen here");
+    }
+  }
+}
+
 void add_decode(Suite& suite, const std::string& backend) {
   constexpr std::int64_t kBeyondCaches = std::int64_t{1} << 30;
   const std::int64_t l3 = std::max<std::int64_t>(::sysconf(_SC_LEVEL3_CACHE_SIZE), std::int64_t{1} << 23);
@@ -228,7 +254,7 @@ void add_decode(Suite& suite, const std::string& backend) {
        {Type{DType::float32, 0.85, 0.95}, {DType::float16, 0.78, 0.90}, {DType::bfloat16, 0.85, 0.95}}) {
     const std::string name(name_of(type.dtype));
     const auto spec = [&](std::int64_t bytes, std::int64_t heads) {
-      return WorkloadSpec{name, decode(type.dtype, bytes, heads, 8), backend, 1, false};
+      return WorkloadSpec{name, decode(type.dtype, bytes, heads, 8), backend, 1};
     };
     suite.share_of_read("decode from memory, " + name, spec(kBeyondCaches, 8), 0.90, 0.97);
     suite.share_of_read("decode from memory, 4 heads on one, " + name, spec(kBeyondCaches, 32), type.grouped_accept,
@@ -240,7 +266,7 @@ void add_decode(Suite& suite, const std::string& backend) {
 
 void add_threads(Suite& suite, const std::string& backend) {
   const auto row = [&](const char* name, AttentionProblem problem, double accept, double aim) {
-    const WorkloadSpec one{name, problem, backend, 1, false};
+    const WorkloadSpec one{name, problem, backend, 1};
     WorkloadSpec two = one;
     two.threads = 2;
     const std::string title = fmt::format("2 threads against 1, {}", name);
@@ -257,11 +283,11 @@ void add_threads(Suite& suite, const std::string& backend) {
 
 void add_memory(Suite& suite, const std::string& backend) {
   for (const std::int64_t n : {std::int64_t{4096}, std::int64_t{131072}}) {
-    const WorkloadSpec spec{"memory", prefill(DType::float32, 128, n, n), backend, 2, false};
+    const WorkloadSpec spec{"memory", prefill(DType::float32, 128, n, n), backend, 2};
     suite.workspace(fmt::format("workspace a thread, causal {}", n), spec, 8, 2);
   }
   suite.workspace("workspace a thread, decode 1 of 1048576",
-                  {"memory", prefill(DType::float32, 128, 1, 1 << 20, 32, 8), backend, 2, false}, 8, 2);
+                  {"memory", prefill(DType::float32, 128, 1, 1 << 20, 32, 8), backend, 2}, 8, 2);
 }
 
 }  // namespace
@@ -272,6 +298,7 @@ Result<std::vector<SuiteRow>> run_accept_suite(const SuiteOptions& options) {
   Suite suite(options);
   add_prefill(suite, backend);
   add_prefill_ratios(suite, backend);
+  add_onednn(suite, backend);
   add_decode(suite, backend);
   add_threads(suite, backend);
   add_memory(suite, backend);

@@ -19,7 +19,8 @@ struct WorkloadSpec {
   AttentionProblem problem;
   std::string backend;
   int threads = 1;
-  bool heads_inside = false;  ///< [batch, len, heads, dim] in place of [batch, heads, len, dim]
+  bool heads_inside = false;    ///< [batch, len, heads, dim] in place of [batch, heads, len, dim]
+  const Backend* on = nullptr;  ///< in place of `backend`: one that is in no list
 };
 
 /// Tensors with Gaussian entries, the plan, its workspace. Memory is aligned to 64 bytes.

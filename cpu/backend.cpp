@@ -5,41 +5,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <memory>
 #include <string>
 #include <utility>
 
-#include "cpu/decode.hpp"
 #include "cpu/isa.hpp"
-#include "cpu/prefill.hpp"
-#include "cpu/sequence.hpp"
+#include "cpu/run.hpp"
 
 namespace siattn::cpu {
 namespace {
-
-constexpr std::int64_t kMaxDim = 512;
 
 #define SIATTN_CPU_ISA(...) +1
 constexpr std::size_t kIsaCount =
 #include "siattn_cpu_isas.inc"
     ;
 #undef SIATTN_CPU_ISA
-
-/// Rows past a sequence's query length: rows that see no key.
-void write_unused_rows(const Run& run) noexcept {
-  const AttentionShape& shape = run.problem.shape;
-  const std::size_t bytes = static_cast<std::size_t>(shape.value_dim) * size_of(run.problem.dtype);
-  for (std::int64_t b = 0; b < shape.batch; ++b) {
-    for (std::int64_t h = 0; h < shape.query_heads; ++h) {
-      for (std::int64_t i = sequence_bounds(run.problem, run.tensors, b).query_len; i < shape.query_len; ++i) {
-        std::fill_n(row_address(run.tensors.out, b, h, i), bytes, std::byte{0});
-        if (run.tensors.lse.data == nullptr) continue;
-        *reinterpret_cast<float*>(row_address(run.tensors.lse, b, h, i)) = -HUGE_VALF;
-      }
-    }
-  }
-}
 
 class CpuBackend final : public Backend {
  public:
@@ -55,18 +34,7 @@ class CpuBackend final : public Backend {
   }
 
   Status supports(const AttentionProblem& problem) const override {
-    const std::string who = "backend " + std::string(isa_.backend_name);
-    if (problem.dtype == DType::float64) {
-      return Status::unsupported("dtype = f64: " + who + " computes in float32; use the backend reference");
-    }
-    const auto check = [&who](const char* what, std::int64_t dim) {
-      return dim <= kMaxDim
-                 ? Status{}
-                 : Status::unsupported(std::string(what) + " = " + std::to_string(dim) + ": " + who + " takes up to " +
-                                       std::to_string(kMaxDim) + "; use the backend reference");
-    };
-    const Status status = check("head_dim", problem.shape.head_dim);
-    return status ? check("value_dim", problem.shape.value_dim) : status;
+    return supported_by_kernels("backend " + std::string(isa_.backend_name), problem);
   }
 
   LogBase log_base() const noexcept override { return LogBase::two; }
@@ -85,30 +53,16 @@ class CpuBackend final : public Backend {
 
   std::size_t workspace_bytes(const PreparedAttention& problem) const noexcept override {
     // Sequences that stream and sequences that do not come one after the other and share the memory.
-    const std::int64_t bytes =
-        std::max(prefill_workspace_bytes(*isa_.kernels, problem), decode_workspace_bytes(*isa_.kernels, problem));
-    return static_cast<std::size_t>(bytes) + kAlignment - 1;
+    return workspace_bytes_on(*isa_.kernels, nullptr, problem);
   }
 
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,
              std::span<std::byte> workspace) const noexcept override {
-    void* start = workspace.data();
-    std::size_t space = workspace.size();
-    auto* const aligned = static_cast<std::byte*>(std::align(kAlignment, 0, start, space));
-    const Run run{*isa_.kernels, problem, tensors, element_of(problem.dtype), aligned};
-    bool some_stream = false;
-    bool some_do_not = false;
-    for (std::int64_t b = 0; b < problem.shape.batch; ++b) {
-      (streams(problem, sequence_bounds(problem, tensors, b)) ? some_stream : some_do_not) = true;
-    }
-    write_unused_rows(run);
-    if (some_stream) decode(run);
-    if (some_do_not) prefill(run);
+    run_on(*isa_.kernels, nullptr, problem, tensors, workspace);
     return {};
   }
 
  private:
-  static constexpr std::size_t kAlignment = 64;
   const Isa& isa_;
 };
 

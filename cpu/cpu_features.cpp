@@ -40,9 +40,14 @@ CpuFeatures detect_cpu() noexcept {
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0) features.f16c = (ecx & (1U << 29)) != 0;
   if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) features.avx512_bf16 = (eax & (1U << 5)) != 0;
 
+  const bool has_amx = __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & (1U << 22)) != 0 &&
+                       (edx & (1U << 24)) != 0;  // bf16, tiles
+
   constexpr std::uint64_t ymm = 0x06;  // bits 1 (xmm) and 2 (upper halves of ymm)
   constexpr std::uint64_t zmm = 0xE6;  // and 5 (masks), 6 (upper halves of zmm), 7 (zmm16 .. 31)
+  constexpr std::uint64_t tiles = 0x60000;  // 17 (configuration), 18 (data)
   const std::uint64_t states = enabled_states();
+  features.amx_bf16 = has_amx && (states & tiles) == tiles;
   features.os_ymm = (states & ymm) == ymm;
   features.os_zmm = (states & zmm) == zmm;
   return features;

@@ -16,6 +16,7 @@ struct CpuFeatures {
   bool avx512dq = false;
   bool avx512vl = false;
   bool avx512_bf16 = false;
+  bool amx_bf16 = false;  ///< and the operating system lets processes ask for tiles
   bool os_ymm = false;  ///< XCR0: xmm and ymm state
   bool os_zmm = false;  ///< XCR0: those, the mask registers and zmm state
   bool neon = false;    ///< AArch64, where it is part of the base architecture

@@ -152,6 +152,7 @@ void compute(const Run& run, const Item& item, std::int64_t split, const State& 
   tile.has_factors = !run.problem.tables.row_factors.empty();
   tile.query = mine.query;
   tile.logits = mine.logits;
+  tile.logits_stride = kLogitsStride;
   tile.chunk_max = mine.chunk_max;
   tile.alpha = mine.alpha;
   tile.maximum = state.maximum;

@@ -10,6 +10,7 @@
 #error "cpu/CMakeLists.txt defines the xsimd architecture and the name of the table"
 #endif
 
+#include "cpu/kernels/blocks.hpp"
 #include "cpu/kernels/element.hpp"
 #include "cpu/kernels/exp2.hpp"
 #include "cpu/kernels/finish.hpp"
@@ -55,6 +56,10 @@ const Kernels SIATTN_CPU_TABLE = {
     .softmax = softmax,
     .weigh = weigh,
     .stream_weigh = SIATTN_BY_ELEMENT(stream_weigh),
+    .transform = transform,
+    .spread = {spread<WeightFloat32>, spread<WeightBfloat16>, nullptr},
+    .bfloat16_finite = bfloat16_finite,
+    .pack_value_pairs = pack_value_pairs,
     .merge = merge,
     .finish = SIATTN_BY_ELEMENT(finish),
 };

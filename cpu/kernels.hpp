@@ -57,7 +57,8 @@ struct Tile {
   bool has_factors;  ///< false: every factor is 1
   const Row* row;
   const float* query;  ///< packed by pack_query; for the stream kernels [rows][head_dim to whole vectors], 0 behind
-  float* logits;       ///< [rows][kLogitsStride]
+  float* logits;       ///< [rows][logits_stride]
+  std::int64_t logits_stride;  ///< kLogitsStride where the kernels form the products
   float* chunk_max;    ///< [kMaxTileRows][lanes]: scratch
   float* alpha;        ///< [kMaxTileRows]: exp2(old maximum - new maximum)
   float* maximum;      ///< [rows to whole vectors]
@@ -108,6 +109,19 @@ struct Kernels {
   // Third: out = alpha out + P V.
   void (*weigh)(const Tile& tile, const float* packed_value, std::int64_t capacity, bool finite);
   void (*stream_weigh[kElements])(const Tile& tile, const void* value, std::int64_t stride);
+
+  // For products formed elsewhere (products.hpp), in place of scores and weigh.
+  /// `logits` holds <q, k> of the rows with all keys of the chunk; they become logits, with their maximum.
+  void (*transform)(const Tile& tile);
+  /// softmax with the weights in a matrix [rows][keys] of this element type, 0 where a row does not see a key; and
+  /// out = alpha out. The weights are rounded to nearest, ties up.
+  void (*spread[kElements])(const Tile& tile, void* weights, std::int64_t keys);
+  /// Are all elements of these rows finite?
+  bool (*bfloat16_finite)(const void* from, std::int64_t stride, std::int64_t rows, std::int64_t n);
+  /// Rows 2 j and 2 j + 1 of 16-bit elements side by side: [panel of channels][capacity / 2][channel in the panel][2],
+  /// 0 past the last row and channel, up to the capacity.
+  void (*pack_value_pairs)(const void* value, std::int64_t stride, std::int64_t keys, std::int64_t value_dim,
+                           std::int64_t capacity, void* packed);
 
   /// into = the attention state over the keys of both.
   void (*merge)(const State& into, const State& from, std::int64_t rows);

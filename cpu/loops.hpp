@@ -12,12 +12,14 @@
 #include <siattn/backend.hpp>
 
 #include "cpu/kernels.hpp"
+#include "cpu/products.hpp"
 
 namespace siattn::cpu {
 
 /// One run.
 struct Run {
   const Kernels& kernels;
+  const Products* products;  ///< nullptr: the kernels form all products
   const PreparedAttention& problem;
   const AttentionTensors& tensors;
   Element element;

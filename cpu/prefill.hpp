@@ -7,10 +7,11 @@
 namespace siattn::cpu {
 
 /// Many query rows a kv head: K and V are packed, chunk by chunk, for all the rows that pass by.
-std::int64_t prefill_workspace_bytes(const Kernels& kernels, const PreparedAttention& problem) noexcept;
+std::int64_t prefill_workspace_bytes(const Kernels& kernels, const Products* products,
+                                     const PreparedAttention& problem) noexcept;
 
-/// Computes the rows of every sequence that does not stream (sequence.hpp).
-void prefill(const Run& run) noexcept;
+/// Computes the rows of every sequence that does not stream (sequence.hpp). False: the products reported an error.
+bool prefill(const Run& run) noexcept;
 
 }  // namespace siattn::cpu
 

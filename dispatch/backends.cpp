@@ -4,6 +4,9 @@
 #include "dispatch/backends.hpp"
 
 #include "cpu/backend.hpp"
+#if defined(SIATTN_HAS_ONEDNN)
+#include "cpu/onednn/backend.hpp"
+#endif
 #include "reference/backend.hpp"
 
 namespace siattn::dispatch {
@@ -11,6 +14,9 @@ namespace siattn::dispatch {
 std::vector<const Backend*> all_backends() {
   std::vector<const Backend*> list;
   const auto add = [&list](std::span<const Backend* const> some) { list.insert(list.end(), some.begin(), some.end()); };
+#if defined(SIATTN_HAS_ONEDNN)
+  add(cpu::onednn_backends());
+#endif
   add(cpu::backends());
   add(reference::backends());
   return list;

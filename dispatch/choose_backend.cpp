@@ -46,7 +46,8 @@ Result<const Backend*> choose_backend(std::string_view name, const AttentionProb
     if (!wanted.empty() && wanted != backend->name() && wanted != backend->family()) continue;
     known = true;
     const Status status = usable(*backend, problem);
-    if (status) return backend;
+    if (status && (!wanted.empty() || backend->wins(problem))) return backend;
+    if (status) continue;  // one further down is faster
     code = status.code();
     // A bad environment variable is the caller's error: going on to the next backend would hide it.
     if (code == StatusCode::invalid_argument) return status;

@@ -57,7 +57,7 @@ TEST(Measure, SubjectsTakeTurns) {
 
 AttentionProblem problem_of(const AttentionShape& shape) { return {shape, DType::float32, {}}; }
 
-bench::WorkloadSpec spec_of(const AttentionShape& shape) { return {"test", problem_of(shape), "reference", 1, false}; }
+bench::WorkloadSpec spec_of(const AttentionShape& shape) { return {"test", problem_of(shape), "reference", 1}; }
 
 TEST(Workload, CountsVisiblePairsAndBytes) {
   bench::WorkloadSpec spec = spec_of({2, 4, 2, 3, 5, 8, 16});

@@ -2,8 +2,10 @@
 // The program `siattn` from outside: what it writes and prints, its exit status, and how it fails.
 #include "tests/command.hpp"
 
+#include <pty.h>
 #include <signal.h>
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -215,11 +217,47 @@ TEST_F(Command, DecadesCalibrate) {
 }
 
 TEST_F(Command, VerifyQuickIsGood) {
-  const Outcome outcome = siattn({"verify", "--quick", "--report", file("report")});
+  const Outcome outcome = siattn({"verify", "--quick"});
   EXPECT_EQ(outcome.status, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out, "");
   EXPECT_EQ(outcome.err, "");  // progress is for terminals
-  EXPECT_TRUE(std::filesystem::exists(file("report/report.txt")));
+}
+
+/// What is in them: tests/independent/check_report.py.
+TEST_F(Command, AReportThatCannotBeWrittenLeavesNoPartOfIt) {
+  std::filesystem::create_directory(file("report"));
+  std::filesystem::create_directory(file("report/report.html"));
+  expect_failure({"verify", "--quick", "--report", file("report")}, {"report.html"});
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(file("report")), {}), 1);
+}
+
+TEST_F(Command, VerifyShowsABarOnATerminal) {
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::execl(SIATTN_TOOL, "siattn", "verify", "--claim", "boundary", nullptr);
+    ::_exit(127);
+  }
+  std::string shown;
+  std::array<char, 4096> buffer;
+  for (ssize_t n = 0; (n = ::read(terminal, buffer.data(), buffer.size())) > 0;) shown.append(buffer.data(), n);
+  ::close(terminal);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_NE(shown.find("[------------------------] 0/1 boundary-condition"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("[########################] 1/1"), std::string::npos) << shown;
+}
+
+TEST_F(Command, VerifyRunsTheClaimsAskedFor) {
+  const Outcome outcome = siattn({"verify", "--claim", "gaussian", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto document = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(document["checks"].size(), 1u);
+  EXPECT_EQ(document["checks"][0]["id"], "gaussian-moments");
+  EXPECT_EQ(document["properties"]["false alarms at most"], "0");
+  expect_failure({"verify", "--claim", "riemann"}, {"--claim", "riemann", "lemma-1"});
 }
 
 TEST_F(Command, WrongUse) {

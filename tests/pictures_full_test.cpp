@@ -43,8 +43,9 @@ TEST(Pictures, AreCompleteAndDoNotDependOnThreads) {
   }
 }
 
-/// Every curve of Fig. 2 and 6 runs through the points that were drawn: within 6 of their standard errors, which are half
-/// of what is drawn; of 24 points one falls out by chance in 2e7 seeds (200 and more repetitions each, near enough normal).
+/// Every curve of Fig. 2 and 6 runs through the points that were drawn: within 6 of their standard errors, which are
+/// half of what is drawn; of 24 points one falls out by chance in 2e7 seeds (200 and more repetitions each, near enough
+/// normal).
 TEST(Pictures, CurvesRunThroughThePointsDrawn) {
   for (const Picture& picture : all_pictures()) {
     if (!picture.id.starts_with("figure-2") && !picture.id.starts_with("figure-6")) continue;

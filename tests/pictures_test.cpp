@@ -28,12 +28,12 @@ class Threads {
 };
 
 const IidProfile& small_profile() {
-  static const IidProfile profile = sample_iid_profile(compared_methods(), 1000, 64, 1);
+  static const IidProfile profile = sample_iid_profile(compared_methods(), 1000, 1000, 1);
   return profile;
 }
 
-/// Of 64 repetitions, near enough normal: beyond 7 standard errors once in 1e8 for each of some 200 comparisons. A mistake of a
-/// tenth in a mean is 5 to 100 standard errors.
+/// Of 1000 repetitions, near enough normal: beyond 7 standard errors once in 1e11. A
+/// mistake of a tenth in a mean is 5 to 100 standard errors.
 void expect_close(const Estimate& estimate, double exact, const std::string& what) {
   EXPECT_NEAR(estimate.value, exact, 7 * estimate.standard_error + 1e-12) << what;
   EXPECT_GT(estimate.standard_error, 0) << what;

@@ -170,6 +170,7 @@ TEST(JunitReport, ReadsBackAsXml) {
   EXPECT_EQ(cases[0].get<std::string>("<xmlattr>.classname"), "claims");
   EXPECT_EQ(cases[0].get<double>("<xmlattr>.time"), 0.25);
   EXPECT_FALSE(cases[0].get_child_optional("failure"));
+  EXPECT_NE(cases[0].get<std::string>("system-out").find("false alarm: at most 1.0e-09"), std::string::npos);
   EXPECT_EQ(cases[1].get<std::string>("failure.<xmlattr>.message"), "a < b && c > \"d\"\nsecond line");
   EXPECT_NE(cases[1].get<std::string>("system-out").find("\"accepted <one>\": figure 0, ACCEPTED"), std::string::npos);
   EXPECT_EQ(cases[2].get<std::string>("error.<xmlattr>.message"), "no device");

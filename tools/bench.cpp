@@ -15,6 +15,7 @@ namespace {
 
 struct BenchArguments {
   bench::CaseOptions cases;
+  std::vector<std::int64_t> shape;
   std::string suite;
   bool json = false;
 };
@@ -34,6 +35,11 @@ int run_accept(const BenchArguments& arguments, const Progress& progress) {
 int run_bench(BenchArguments& arguments) {
   const Progress progress;
   if (arguments.suite == "accept") return run_accept(arguments, progress);
+  if (const auto& s = arguments.shape; !s.empty()) {
+    arguments.cases.shape = AttentionShape{s[0], s[1], s[2], s[3], s[4], s[5], s.back()};
+    // Before the phase is told by dividing.
+    require(AttentionPlan::create({*arguments.cases.shape, DType::float32, {}}, {arguments.cases.backend, 1}));
+  }
   arguments.cases.progress = [&progress](const std::string& name) { progress.show(name); };
   const auto results = require(bench::run_cases(arguments.cases));
   progress.clear();
@@ -56,6 +62,12 @@ void add_bench(CLI::App& app, int& exit_status) {
                      ->check(CLI::IsMember({"prefill", "decode"})));
   not_with_suite(
       command->add_option("--dtype", cases.dtype, "one type only [all]")->check(CLI::IsMember({"f32", "bf16", "f16"})));
+  not_with_suite(command
+                     ->add_option("--shape", arguments->shape,
+                                  "batch,query_heads,kv_heads,query_len,kv_len,head_dim[,value_dim] [some that are usual]")
+                     ->delimiter(',')
+                     ->expected(6, 7)
+                     ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 31)));
   not_with_suite(command->add_option("--threads", cases.threads, "threads [as many as OpenMP would use]")
                      ->check(CLI::Range(1, 1024)));
   command->add_option("--case", cases.only, "cases whose name begins with this [all]");

@@ -2,6 +2,7 @@
 // siattn info: version, backends, which one would be used and why the others not, threads.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -30,17 +31,30 @@ void print_text(const AttentionPlan& plan) {
     fmt::print(" {} {:<12} {:<13} {}\n", mark, backend->name(), status ? "available" : "unavailable",
                status ? std::string(backend->description()) : status.message());
   }
-  fmt::print("\n-> is used for f32, bf16 and f16 unless another is asked for (--backend, SIATTN_BACKEND)\n");
+  fmt::print("\n-> is used unless another is asked for (--backend, SIATTN_BACKEND)\n");
+  const AttentionProblem prompt{{1, 8, 8, 512, 512, 64, 64}, DType::bfloat16, {}};
+  if (const auto best = choose_backend("", prompt); best && *best != &plan.backend()) {
+    fmt::print("{} where it is faster: {} prompts\n", (*best)->name(), siattn::name_of(prompt.dtype));
+  }
   fmt::print("threads: {} (--threads, SIATTN_NUM_THREADS)\n", plan.prepared().threads);
-  fmt::print("not in this build: cuda, onednn\n");
+  std::string absent = "cuda";
+  if (std::none_of(backends().begin(), backends().end(), [](const Backend* b) { return b->family() == "onednn"; })) {
+    absent += ", onednn";
+  }
+  fmt::print("not in this build: {}\n", absent);
 }
 
 void print_json(const AttentionPlan& plan) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Backend* backend : backends()) {
     const Status status = backend->available();
+    nlohmann::ordered_json dtypes = nlohmann::ordered_json::array();
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16, DType::float64}) {
+      if (backend->supports(smallest_problem(dtype))) dtypes.push_back(name_of(dtype));
+    }
     list.push_back({{"name", backend->name()},
                     {"family", backend->family()},
+                    {"dtypes", dtypes},
                     {"available", status.ok()},
                     {"reason", status.message()},
                     {"description", backend->description()}});

@@ -8,6 +8,7 @@ build_packages=(
   g++ cmake ninja-build git ca-certificates
   libxsimd-dev            # vector types of the CPU kernels
   libboost1.81-dev libmpfr-dev libgmp-dev  # arbitrary precision of the reference and the claims (1.74's quadrature throws)
+  libdnnl-dev             # products by matrix units: the backend onednn
   librandom123-dev        # counter-based random numbers
   libcli11-dev libfmt-dev nlohmann-json3-dev  # the command
 )

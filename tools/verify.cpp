@@ -44,8 +44,9 @@ std::map<std::string, std::string> contents_of(const VerifyArguments& arguments,
         progress.show(index + 1, count, fmt::format("picture: {}", title));
       });
   progress.clear();
-  const std::string command = fmt::format("siattn verify {} --seed {} --report DIR",
-                                          arguments.options.full ? "--full" : "--quick", arguments.options.seed);
+  const std::string command =
+      fmt::format("siattn verify {}{}{} --seed {} --report DIR", arguments.options.full ? "--full" : "--quick",
+                  arguments.only.empty() ? "" : " --claim ", arguments.only, arguments.options.seed);
   auto document = verify::json_document(header, results);
   document["pictures"] = verify::json_of(pictures);
   contents["report.json"] = verify::json_text(document);
@@ -65,6 +66,8 @@ std::vector<const verify::Claim*> claims_of(const std::string& only) {
   if (list.empty()) throw Failure(fmt::format("--claim {}: no such claim: expected one of {}", only, known));
   return list;
 }
+
+std::string chance_text(double chance) { return chance == 0 ? "0" : fmt::format("{:.0e}", chance); }
 
 /// On a terminal: a bar, how many claims have ended, and those that run.
 verify::ClaimCallback shown_on(const Progress& progress) {
@@ -90,7 +93,7 @@ int run_verify(const VerifyArguments& arguments) {
                                     {{"version", version()},
                                      {"mode", arguments.options.full ? "full" : "quick"},
                                      {"seed", std::to_string(arguments.options.seed)},
-                                     {"false alarms at most", fmt::format("{:.0e}", verify::false_alarms(results))}}};
+                                     {"false alarms at most", chance_text(verify::false_alarms(results))}}};
   const std::string text = verify::text_report(header, results);
   files.write(contents_of(arguments, header, text, results, progress));
   fmt::print("{}", arguments.report.json ? verify::json_report(header, results) : text);

@@ -38,9 +38,13 @@ LogitError logit_error(const AttentionProblem& problem, const AttentionTensors& 
   const double softmax_scale =
       std::abs(problem.options.softmax_scale.value_or(reference::default_softmax_scale<double>(shape.head_dim)));
   double products = 0;
+  double flushed = 0;
+  const auto subnormal = [](double x) { return x != 0 && std::abs(x) < 0x1p-126; };
   for (std::int64_t d = 0; d < shape.head_dim; ++d) {
-    products += std::abs(reference::element<double>(tensors.query, b, h, i, d) *
-                         reference::element<double>(tensors.key, b, g, j, d));
+    const double q = reference::element<double>(tensors.query, b, h, i, d);
+    const double k = reference::element<double>(tensors.key, b, g, j, d);
+    products += std::abs(q * k);
+    if (numerics.flushes_operands && (subnormal(q) || subnormal(k))) flushed += std::abs(q * k);
   }
   const std::int64_t t = std::abs(s.query_offset + i - j);
   const bool sink = j < problem.options.n_sink;
@@ -49,7 +53,7 @@ LogitError logit_error(const AttentionProblem& problem, const AttentionTensors& 
   const double shift_terms = sink ? 0 : transform.shift_terms(h, t);
   const double u = numerics.unit_roundoff;
   const double dot_error = gamma(static_cast<double>(shape.head_dim + 1), std::max(u, numerics.score_unit_roundoff));
-  const double lost = static_cast<double>(shape.head_dim + 1) * underflow(u);
+  const double lost = flushed + static_cast<double>(shape.head_dim + 1) * (underflow(u) + numerics.underflow);
   LogitError result;
   result.error = times(scale * softmax_scale * products, dot_error) + scale * softmax_scale * lost +
                  6 * u * scale * std::abs(row.scores[j]) + 2 * u * shift + 0x1p-50 * shift_terms;
@@ -136,7 +140,7 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
     tolerance.arithmetic = 1.01 * (std::min(from_weights, farthest) + chain * (absolute + std::abs(o)) +
                                    3 * u * std::abs(o) + numerics.weight_roundoff * absolute) +
                            static_cast<double>(keys.size()) * numerics.least_normal * largest +
-                           (2 * static_cast<double>(keys.size()) + 3) * underflow(u);
+                           (2 * static_cast<double>(keys.size()) + 3) * (underflow(u) + numerics.underflow);
     tolerance.rounding = output.unit_roundoff * std::abs(o) + output.half_subnormal;
   }
   const Rounding lse = rounding_of(problem.dtype == DType::float64 ? DType::float64 : DType::float32);

@@ -25,7 +25,9 @@
 ///        E_j = |r a_j| s sum_d |q_d||k_jd| g'_(D+1) + |r a_j S_j| (e_a + 5u) + |m_j| (e_m + u)
 ///    With a calibration a_j and m_j are those of the folded map, a_j / sd and m_j - a_j mean / sd. Either is still
 ///    rounded once; but the difference is formed in double and may cancel: 2^-50 (|m_j| + |a_j mean / sd|) more.
-///    And (D + 1) e |r a_j| s for products that underflow, e = 2^-150 half the least subnormal of the arithmetic.
+///    And (D + 1) e |r a_j| s for products that underflow: e = 2^-150, half the least subnormal of the arithmetic, and
+///    Numerics::underflow where a unit flushes; such a unit may take subnormal operands as 0 as well, which costs
+///    |r a_j| s |q_d||k_jd| for each d that has one.
 ///    Folding log2(e) into the tables changes no term: each folded entry is still rounded once.
 /// 2. Weight. exp(L_j - M) for a running maximum M: one rounding of x_j, at most u (|x_j| + DM) over the running
 ///    maxima, e_exp for the exponential; then for each of the C times that the maximum rose, a factor

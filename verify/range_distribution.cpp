@@ -8,6 +8,8 @@
 #include <numbers>
 #include <stdexcept>
 
+#include "verify/parallel.hpp"
+
 namespace siattn::verify {
 namespace {
 
@@ -114,16 +116,15 @@ double RangeDistribution::mean_entropy() const {
   constexpr int last = 200;
   std::vector<double> terms(last - first + 1, 0.0);
   const double scale = mean_total();  // s is counted in units of 1/E[Z]
-#pragma omp parallel for schedule(dynamic)
-  for (int k = first; k <= last; ++k) {
-    const double s = std::exp(k * step) / scale;
+  for_each_index(terms.size(), [&](std::size_t k) {
+    const double s = std::exp((first + static_cast<double>(k)) * step) / scale;
     const double reference = std::exp(-s * scale);
     const AtReal here = at(s);
     // Nothing is left of it, nor of exp(-s E[Z]), which is smaller (Jensen); a phi may have rounded to 0 or below.
-    if (!(here.log_laplace > -700)) continue;
+    if (!(here.log_laplace > -700)) return;
     const double laplace = std::exp(here.log_laplace);
-    terms[static_cast<std::size_t>(k - first)] = reference - laplace - s * here.slope * laplace;
-  }
+    terms[k] = reference - laplace - s * here.slope * laplace;
+  });
   double sum = 0;
   for (const double term : terms) sum += term;
   return std::log(scale) + sum * step;
@@ -132,15 +133,14 @@ double RangeDistribution::mean_entropy() const {
 double RangeDistribution::below(double z) const {
   // Abate and Whitt's Fourier series with Euler summation: error of the series exp(-a), of rounding exp(a/2) 1e-15.
   constexpr double a = 20;
-  constexpr int plain = 24;
+  constexpr int plain = 60;
   constexpr int averaged = 12;
   std::vector<double> terms(plain + averaged + 1);
-#pragma omp parallel for schedule(dynamic)
-  for (int k = 0; k <= plain + averaged; ++k) {
-    const std::complex<double> s = std::complex<double>(a, 2 * std::numbers::pi * k) / (2 * z);
+  for_each_index(terms.size(), [&](std::size_t k) {
+    const std::complex<double> s = std::complex<double>(a, 2 * std::numbers::pi * static_cast<double>(k)) / (2 * z);
     const double value = (std::exp(log_laplace(s)) / s).real();
-    terms[static_cast<std::size_t>(k)] = (k == 0 ? 0.5 : k % 2 == 0 ? 1.0 : -1.0) * value;
-  }
+    terms[k] = (k == 0 ? 0.5 : k % 2 == 0 ? 1.0 : -1.0) * value;
+  });
   double sum = 0;
   for (int k = 0; k <= plain; ++k) sum += terms[static_cast<std::size_t>(k)];
   double total = 0;
@@ -162,7 +162,7 @@ double RangeDistribution::quantile(double p) const {
   while (excess(high) < 0) high *= 2;
   std::uintmax_t steps = 60;
   const auto [left, right] =
-      boost::math::tools::toms748_solve(excess, low, high, boost::math::tools::eps_tolerance<double>(22), steps);
+      boost::math::tools::toms748_solve(excess, low, high, boost::math::tools::eps_tolerance<double>(24), steps);
   return mean * std::exp((left + right) / 2);
 }
 

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "reference/equations.hpp"
+#include "verify/parallel.hpp"
 #include "verify/random.hpp"
 
 namespace siattn::verify {
@@ -135,16 +136,14 @@ std::vector<std::vector<RangeSample>> sample_range(std::span<const LogitTransfor
   const auto first = static_cast<std::int64_t>(sampling.range.first);
   const auto last = static_cast<std::int64_t>(sampling.range.last);
   if (first < 0 || last <= first) throw std::invalid_argument("a range of distances must not be empty or start below 0");
-  for (const LogitTransform& t : transforms) affine_map(t, sampling.range.first, sampling.range.last);  // or throws here
-  const std::int64_t blocks = (last - first + kBlock - 1) / kBlock;
+  const auto blocks = static_cast<std::size_t>((last - first + kBlock - 1) / kBlock);
   const std::size_t repetitions = sampling.repetitions;
   const std::uint64_t pairs = static_cast<std::uint64_t>(last - first + 1) / 2;  // of one repetition
   const Random random(sampling.seed, sampling.stream);
   // Kept for each block and added in the order of the blocks: so the number of threads changes no bit.
-  std::vector<Sums> partial(static_cast<std::size_t>(blocks) * transforms.size() * repetitions);
-#pragma omp parallel for schedule(dynamic)
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t begin = first + block * kBlock;
+  std::vector<Sums> partial(blocks * transforms.size() * repetitions);
+  for_each_index(blocks, [&](std::size_t block) {
+    const std::int64_t begin = first + static_cast<std::int64_t>(block) * kBlock;
     const auto count = static_cast<std::size_t>(std::min(kBlock, last - begin));
     std::vector<std::vector<AffineMap>> maps(transforms.size());
     for (std::size_t k = 0; k < transforms.size(); ++k) {
@@ -155,23 +154,23 @@ std::vector<std::vector<RangeSample>> sample_range(std::span<const LogitTransfor
     }
     std::vector<double> base_logits(count + 1);
     for (std::size_t r = 0; r < repetitions; ++r) {
-      const std::uint64_t index = r * pairs + static_cast<std::uint64_t>(block * kBlock / 2);
+      const std::uint64_t index = r * pairs + block * (kBlock / 2);
       for (std::size_t i = 0; i < count; i += 2) {
         const auto pair = random.gaussian_pair(index + i / 2);
         base_logits[i] = pair[0];
         base_logits[i + 1] = pair[1];
       }
       for (std::size_t k = 0; k < transforms.size(); ++k) {
-        partial[(static_cast<std::size_t>(block) * transforms.size() + k) * repetitions + r] =
+        partial[(block * transforms.size() + k) * repetitions + r] =
             block_sums(maps[k], std::span(base_logits).first(count));
       }
     }
-  }
+  });
   std::vector<std::vector<RangeSample>> samples(transforms.size());
   for (std::size_t k = 0; k < transforms.size(); ++k) {
     for (std::size_t r = 0; r < repetitions; ++r) {
       Sums sums;
-      for (std::size_t block = 0; block < static_cast<std::size_t>(blocks); ++block) {
+      for (std::size_t block = 0; block < blocks; ++block) {
         sums.add(partial[(block * transforms.size() + k) * repetitions + r]);
       }
       samples[k].push_back(sums.sample());
@@ -185,10 +184,9 @@ std::vector<RangeSample> sample_range_by_extremes(const LogitTransform& transfor
   if (largest < 2 || !(sampling.range.size() > static_cast<double>(largest)) || !(sampling.range.first >= 1)) {
     throw std::invalid_argument("the largest logits to draw must be at least 2 and fewer than the range has");
   }
-  affine_map(transform, sampling.range.first, sampling.range.last);  // throws here, not inside the parallel region
   std::vector<RangeSample> samples(sampling.repetitions);
-#pragma omp parallel for schedule(dynamic)
-  for (std::size_t r = 0; r < samples.size(); ++r) samples[r] = sample_extremes(transform, sampling, largest, r);
+  for_each_index(samples.size(),
+                 [&](std::size_t r) { samples[r] = sample_extremes(transform, sampling, largest, r); });
   return samples;
 }
 

@@ -189,6 +189,7 @@ std::string junit_case(const std::string& suite, const CheckResult& r) {
   }
   std::string figures = fmt::format("{} ({})\nmethod {}, figure {}, limit {}: {}\nat {}\n", r.title, r.reference,
                                     r.method, number(r.figure), number(r.threshold), r.threshold_reason, r.witness);
+  if (r.false_alarm > 0) figures += fmt::format("chance of a false alarm: at most {}\n", number(r.false_alarm));
   for (const WrongVariant& w : r.wrong_variants) {
     figures += fmt::format("wrong variant \"{}\": figure {}, {}\n", w.name, number(w.figure),
                            w.rejected ? "rejected" : "ACCEPTED");

@@ -17,8 +17,10 @@ SIATTN_INLINE Batch subtrahend(const Batch& maximum) {
   return xsimd::select(maximum == Batch(-kInfinity), Batch(0.0F), maximum);
 }
 
-/// A NaN among the logits need not survive in the maximum: the weight that it becomes is NaN either way.
-void softmax(const Tile& tile) {
+/// put(row, key, weights of a vector of keys) for all keys that any row of a block sees, in ascending order. A NaN among
+/// the logits need not survive in the maximum: the weight that it becomes is NaN either way.
+template <class Put>
+SIATTN_INLINE void soften(const Tile& tile, Put put) {
   alignas(64) float base[kMaxTileRows];
   for (int r = 0; r < tile.rows; r += kLanes) {
     Batch lanes[kLanes];
@@ -36,18 +38,24 @@ void softmax(const Tile& tile) {
     const Range range = range_of(tile.row + block, rows);
     if (range.empty()) continue;
     for (int r = block; r < block + rows; ++r) {
-      float* weights = tile.logits + r * kLogitsStride;
+      const float* logits = tile.logits + r * tile.logits_stride;
       const Batch subtracted(base[r]);
       Batch sum(0.0F);
       for (std::int64_t j = range.first / kLanes * kLanes; j < range.last; j += kLanes) {
-        const Batch weight = exp2_nonpositive(load(weights + j) - subtracted);
-        store(weights + j, weight);
+        const Batch weight = exp2_nonpositive(load(logits + j) - subtracted);
+        put(r, j, weight);
         sum = sum + weight;
       }
       float* total = tile.sum + r * kLanes;
       store(total, madd(Batch(tile.alpha[r]), load(total), sum));
     }
   }
+}
+
+void softmax(const Tile& tile) {
+  soften(tile, [&tile](std::int64_t r, std::int64_t j, const Batch& weight) {
+    store(tile.logits + r * tile.logits_stride + j, weight);
+  });
 }
 
 }  // namespace

@@ -133,8 +133,8 @@ class AttentionPlan {
   /// Bytes that run() needs, of any alignment.
   std::size_t workspace_bytes() const noexcept { return workspace_bytes_; }
 
-  /// Validates the tensors against the problem, then computes out (and lse) in full. Allocates nothing on success. The
-  /// workspace overlaps no tensor.
+  /// Validates the tensors against the problem, then computes out (and lse) in full. Allocates nothing on success,
+  /// unless Backend::allocates() says so (onednn). The workspace overlaps no tensor.
   Status run(const AttentionTensors& tensors, std::span<std::byte> workspace) const;
 
  private:

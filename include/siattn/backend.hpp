@@ -100,6 +100,8 @@ struct Numerics {
   double weight_roundoff = 0;      ///< of the weights where they are rounded before P V, else 0
   double exp_relative_error = 0;   ///< of exp (or exp2) over the range used, proved or exhaustively measured
   double least_normal = 0;         ///< results of exp below this may be flushed to 0
+  double underflow = 0;            ///< products q_d k_d and p_j v_j, and sums of them, below this may be flushed to 0
+  bool flushes_operands = false;   ///< subnormal elements of Q, K and V may count as 0 in these products
 };
 
 /// One way to compute attention. Implementations are immutable and live for the whole program.
@@ -117,6 +119,11 @@ class Backend {
   virtual Status supports(const AttentionProblem& problem) const = 0;
 
   virtual LogBase log_base() const noexcept = 0;
+  /// False: a backend further down the list is faster for this problem; then this one is used only when asked for.
+  virtual bool wins(const AttentionProblem& /*problem*/) const noexcept { return true; }
+  /// True: run() allocates after all, inside a library that it calls.
+  virtual bool allocates() const noexcept { return false; }
+
   /// False: this backend evaluates the transform itself and gets empty tables.
   virtual bool uses_tables() const noexcept { return true; }
   virtual Numerics numerics(DType dtype) const noexcept = 0;

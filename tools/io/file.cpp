@@ -2,6 +2,7 @@
 #include "tools/io/file.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,6 +70,22 @@ void remember_partial(const char* name) noexcept {
     if (slot.compare_exchange_strong(free, name)) return;
   }
 }
+
+/// While it lives this thread handles no signal: the handler would not know of a file just made.
+class SignalsWait {
+ public:
+  SignalsWait() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 void forget_partial(const char* name) noexcept {
   for (auto& slot : partial_names) {
@@ -184,6 +201,7 @@ Status AtomicFile::open_partial(const std::string& folder) {
     // No part of the target's name: with it, a name of allowed length could become too long.
     auto partial = std::make_unique<Partial>();
     std::string name = fmt::format("{}/.siattn-{}-{}.partial", folder, ::getpid(), counter++);
+    const SignalsWait from_open_to_remember;
     descriptor_ = Descriptor(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (descriptor_.is_open()) {
       partial->name = std::move(name);  // not before: it would remove somebody else's file

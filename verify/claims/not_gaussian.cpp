@@ -3,7 +3,7 @@
 // variance 1, the two conditions (Eq. 12, 13) for L = a S + m read
 //     m + K(a) = log(alpha) - log(1 + t/tau),        m + a K'(a) = beta/alpha,
 // so that a K'(a) - K(a) = beta/alpha - log(alpha) + log(1 + t/tau). The left side rises from 0 (its derivative is
-// a K''(a)) to -log P(S = its greatest value): there is one a >= 0, or none where that bound is in the way.
+// a K''(a)) to -log P(S = its greatest value): there is one a > 0, or none where that bound is in the way.
 #include <boost/math/tools/toms748_solve.hpp>
 
 #include "verify/claims/base_laws.hpp"
@@ -111,7 +111,7 @@ Measurement measure(const ClaimOptions& options, std::size_t variant) {
     }
   }
   Measurement m = std::move(worst).result(fmt::format(
-      "{} laws; of {} pairs of law and t, {} can be restored by another a and m, exactly one each", base_laws().size(),
+      "{} laws; of {} pairs of law and t, {} can be restored by another a and m, each by exactly one with a > 0", base_laws().size(),
       cases, restored));
   if (variant == 0) m.tables = {std::move(table)};
   return m;

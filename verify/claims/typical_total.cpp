@@ -68,7 +68,7 @@ constinit const Claim kTypicalTotal = {
     .method = Method::quadrature,
     .threshold = 0.03,
     .threshold_reason =
-        "1/2 is reached like log(a_t)/a_t: 0.520 at t = 1e50, where a_t = 15.1; the inversion's own error is below 1e-6",
+        "1/2 is reached like log(a_t)/a_t: 0.520 at t = 1e50, where a_t = 15.1; the inversion's own error is below 1e-4",
     .wrong_variants = kWrong,
     .measure = measure,
 };

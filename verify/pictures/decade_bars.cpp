@@ -34,14 +34,13 @@ Picture make(const PictureInputs& inputs) {
   return {.id = {},
           .plot = {"Attention and entropy by decade of distance, 10⁵ keys",
                    "Bars for each decade of distance, for no transform, LogN, scale-invariant and ALiBi: the share of "
-                   "attention "
-                   "that falls there, and the entropy of the weights within it.",
+                   "attention that falls there, and the entropy of the weights within it.",
                    {mass, entropy}},
           .caption =
               "Scale-invariant total attention: about the same share to every decade from t = 10 on. And attention "
               "gets sparser with distance: the entropy within a decade of n tokens stays far below ln n, which plain "
-              "softmax comes near. LogN "
-              "is as sparse, but leaves nothing to near tokens; ALiBi leaves nothing to far ones.",
+              "softmax comes near. LogN is as sparse, but leaves nothing to near tokens; ALiBi leaves nothing to far "
+              "ones.",
           .method = iid_words(inputs) + " Entropy is that of the weights renormalised within the decade (Eq. 6)."};
 }
 

@@ -179,16 +179,14 @@ Picture make(const PictureInputs& inputs) {
                std::move(panels), 2},
       .caption =
           "Queries and keys share a direction (0.5 in every dimension), so that the mean base logit is 2 before "
-          "encoding. Were they "
-          "isotropic, turning them would change nothing in law. RoPE turns the shared part away, some more with each "
-          "decade of distance; "
-          "p-RoPE, which leaves half of the pairs alone, keeps half of it at any distance. The mean weight bends with "
-          "it, and the transform's "
-          "own shape comes on top: level, 1/t, or cut off.",
+          "encoding. Were they isotropic, turning them would change nothing in law. RoPE turns the shared part away, "
+          "some more with each decade of distance; p-RoPE, which leaves half of the pairs alone, keeps half of it at "
+          "any distance. Eq. 16 takes the mean to be 0: where it stays at 2 (NoPE), the factor aₜ lifts distant tokens "
+          "and their weight hardly falls; where it goes (RoPE), the weight falls as 1/t.",
       .method = fmt::format(
           "Mean base logits: from the library's encodings, nothing sampled. Weights: {} keys, head_dim {}, a new query "
-          "and new keys in each "
-          "repetition, estimated with the tilt of the Gaussian. p-RoPE in the paper's form, effective base 1024. {}",
+          "and new keys in each repetition, estimated with the tilt of the Gaussian. p-RoPE in the paper's form, "
+          "effective base 1024. {}",
           kKeys, kHeadDim, sampled_words(repetitions, inputs.options.seed))};
 }
 

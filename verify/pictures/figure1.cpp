@@ -31,10 +31,9 @@ Picture make(const PictureInputs& inputs) {
                 panel_of(inputs.iid, "Attention on the last 100 tokens", {"sum of weights", false, 0, 1.02},
                          &LengthProfile::last_100)}},
       .caption =
-          "Without a transform entropy grows with ln N everywhere and local attention dies as 100/N. LogN holds "
-          "entropy back, but local attention still dies. Under the scale-invariant map each decade gets sparser only "
-          "slowly, and "
-          "the last 100 tokens keep a share that falls as 1/ln N, as each further decade takes about as much as the "
+          "Without a transform entropy grows like ln N everywhere and local attention dies as 100/N. LogN holds "
+          "entropy back, but local attention still dies. Under the scale-invariant map entropy grows slowly, and the "
+          "last 100 tokens keep a share that falls as 1/ln N only: each further decade takes about as much as the "
           "others.",
       .method = iid_words(inputs) + " The query stands at the end and sees N keys."};
 }

@@ -46,9 +46,8 @@ Picture make(const PictureInputs& inputs) {
       .plot = std::move(plot),
       .caption =
           "Each row is the attention of one query. Without a transform and with LogN it moves away with the far end of "
-          "the "
-          "sequence; with ALiBi it never leaves the near end; under the scale-invariant map it spreads evenly over all "
-          "decades there are. (0.6 and above share one colour.)",
+          "the sequence; with ALiBi it never leaves the near end; under the scale-invariant map it spreads evenly over "
+          "all decades there are. (0.6 and above share one colour.)",
       .method = iid_words(inputs)};
 }
 

@@ -11,23 +11,40 @@
 namespace siattn::verify {
 namespace {
 
-constexpr const char* kStyle =
-    "<style>:root{color-scheme:light dark}"
-    "body{font:16px/1.5 system-ui,'DejaVu Sans',sans-serif;max-width:1240px;margin:0 auto;padding:0 20px "
-    "60px;color:#1b1b1b;background:#fff}"
-    "h1{font-size:28px;margin:32px 0 8px}h2{font-size:22px;margin:44px 0 12px}"
-    "code{font:14px ui-monospace,'DejaVu Sans Mono',monospace;overflow-wrap:anywhere}"
-    ".scroll{overflow-x:auto}table{border-collapse:collapse;font-size:15px}"
-    "td:first-child{white-space:nowrap}caption{text-align:left;padding:6px 0}th,td{text-align:left;padding:5px 12px "
-    "5px 0;border-bottom:1px solid #d5d5d5;vertical-align:top}"
-    "td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
-    "details{margin:0 0 10px}summary{cursor:pointer;padding:3px 0}dl{margin:6px 0 12px "
-    "18px}dt{font-weight:600}dd{margin:0 0 8px}"
-    ".pass{color:#00643f}.fail,.error{color:#b00020;font-weight:700}.skip,.how{color:#5c5c5c}"
-    "figure{margin:0 0 48px}figure svg{max-width:100%;height:auto;display:block}figcaption{max-width:900px}figcaption "
-    "p{margin:6px 0}"
-    "@media (prefers-color-scheme:dark){body{color:#ececec;background:#14171a}th,td{border-color:#3a4147}"
-    ".pass{color:#5fd6a8}.fail,.error{color:#ff8a80}.skip,.how{color:#a8a8a8}}</style>";
+constexpr const char* kStyle = R"(<style>
+:root{color-scheme:light dark}
+body{font:16px/1.5 system-ui,'DejaVu Sans',sans-serif;max-width:1240px;margin:0 auto;padding:0 20px 60px}
+body{color:#1b1b1b;background:#fff}
+h1{font-size:28px;margin:32px 0 8px}
+h2{font-size:22px;margin:44px 0 12px}
+code{font:14px ui-monospace,'DejaVu Sans Mono',monospace;overflow-wrap:anywhere}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-size:15px}
+table.t{font-size:14px;margin-bottom:16px}
+caption{text-align:left;padding:6px 0}
+th,td{text-align:left;padding:5px 12px 5px 0;border-bottom:1px solid #d5d5d5;vertical-align:top}
+td:first-child{white-space:nowrap}
+td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+details{margin:0 0 10px}
+summary{cursor:pointer;padding:3px 0}
+dl{margin:6px 0 12px 18px}
+dt{font-weight:600}
+dd{margin:0 0 8px}
+.pass{color:#00643f}
+.fail,.error{color:#b00020;font-weight:700}
+.skip,.how{color:#5c5c5c}
+figure{margin:0 0 48px}
+figure svg{max-width:100%;height:auto;display:block}
+figcaption{max-width:900px}
+figcaption p{margin:6px 0}
+@media (prefers-color-scheme:dark){
+body{color:#ececec;background:#14171a}
+th,td{border-color:#3a4147}
+.pass{color:#5fd6a8}
+.fail,.error{color:#ff8a80}
+.skip,.how{color:#a8a8a8}
+}
+</style>)";
 
 std::string number(double x) {
   if (std::isnan(x)) return "nan";
@@ -51,9 +68,8 @@ std::string nearest_wrong(const CheckResult& r) {
 std::string overview(std::span<const CheckResult> results) {
   std::string out =
       "<div class=\"scroll\"><table><thead><tr><th>check</th><th>what it says</th><th>in the "
-      "paper</th><th>method</th><th class=\"n\">figure</th><th "
-      "class=\"n\">limit</th><th class=\"n\">nearest mistake</th><th class=\"n\">false alarm</th><th "
-      "class=\"n\">seconds</th><th>verdict</th></tr></thead><tbody>\n";
+      "paper</th><th>method</th><th class=\"n\">figure</th><th class=\"n\">limit</th><th class=\"n\">nearest "
+      "mistake</th><th class=\"n\">false alarm</th><th class=\"n\">seconds</th><th>verdict</th></tr></thead><tbody>\n";
   for (const CheckResult& r : results) {
     out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td>", xml_escaped(r.id), xml_escaped(r.title),
                        xml_escaped(r.reference), xml_escaped(r.method));
@@ -64,9 +80,9 @@ std::string overview(std::span<const CheckResult> results) {
   }
   return out +
          "</tbody></table></div>\n<p class=\"how\">Figure: how far the computed is from the stated, at worst; it may "
-         "not exceed the limit. Nearest mistake: the figure of that planted "
-         "mistake which came nearest to being accepted; it has to exceed the limit. False alarm: the chance, over "
-         "seeds, that the check fails though what it checks holds.</p>\n";
+         "not exceed the limit. Nearest mistake: the figure of that planted mistake which came nearest to being "
+         "accepted; it has to exceed the limit. False alarm: the chance, over seeds, that the check fails though what "
+         "it checks holds.</p>\n";
 }
 
 std::string details(const CheckResult& r) {
@@ -102,15 +118,21 @@ std::string html_page(const std::string& title, const std::string& body) {
 std::string html_paragraph(const std::string& text) { return "<p>" + xml_escaped(text) + "</p>\n"; }
 
 std::string html_table(const Table& table) {
-  std::string out = "<div class=\"scroll\"><table><caption>" + xml_escaped(table.title) + "</caption><thead><tr>";
-  for (const std::string& column : table.columns) out += "<th class=\"n\">" + xml_escaped(column) + "</th>";
+  std::string out =
+      "<div class=\"scroll\"><table class=\"t\"><caption>" + xml_escaped(table.title) + "</caption><thead><tr>";
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const bool words = !table.rows.empty() && std::holds_alternative<std::string>(table.rows.front()[c]);
+    out += fmt::format("<th{}>{}</th>", words ? "" : " class=\"n\"", xml_escaped(table.columns[c]));
+  }
   out += "</tr></thead><tbody>";
   for (const auto& row : table.rows) {
     out += "<tr>";
     for (const Table::Cell& cell : row) {
-      const double* x = std::get_if<double>(&cell);
-      out += "<td class=\"n\">" +
-             (x != nullptr ? fmt::format("{:.6g}", *x) : xml_escaped(std::get<std::string>(cell))) + "</td>";
+      if (const double* x = std::get_if<double>(&cell)) {
+        out += fmt::format("<td class=\"n\">{:.6g}</td>", *x);
+      } else {
+        out += "<td>" + xml_escaped(std::get<std::string>(cell)) + "</td>";
+      }
     }
     out += "</tr>";
   }

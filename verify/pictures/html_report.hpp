@@ -10,9 +10,9 @@
 
 namespace siattn::verify {
 
-/// One page for a browser, complete in itself: what was run, the checks with their verdicts, figures and tables, and the pictures with
-/// captions. No scripts, nothing to download; light and dark; well-formed XML as well. `command` is what to type to get
-/// the same.
+/// One page for a browser, complete in itself: what was run, the checks with their verdicts, figures and tables, and
+/// the pictures with captions. No scripts, nothing to download; light and dark; well-formed XML as well. `command` is
+/// what to type to get the same.
 std::string html_report(const ReportHeader& header, const std::string& command, std::span<const CheckResult> results,
                         std::span<const Picture> pictures);
 

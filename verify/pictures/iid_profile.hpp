@@ -25,7 +25,8 @@ struct ProfileMethod {
   int style = 0;
 };
 
-/// None, LogN (s = 0.4), scale-invariant (tau = 10), ALiBi (slope 1/16, the middle one of 8 heads): Fig. 1 and one more.
+/// None, LogN (s = 0.4), scale-invariant (tau = 10), ALiBi (slope 1/16, the middle one of 8 heads): Fig. 1 and one
+/// more.
 std::vector<ProfileMethod> compared_methods();
 
 /// Means over the repetitions, for one method and one length N, with their standard errors.
@@ -47,8 +48,8 @@ struct IidProfile {
   std::int64_t length(std::size_t j) const { return edges[lengths[j]]; }
 };
 
-/// longest: a power of ten, at least 100. A millisecond or two for each repetition at 1e5, on one thread more. The numbers depend on the
-/// arguments alone, never on the number of threads.
+/// longest: a power of ten, at least 100. A millisecond or two for each repetition at 1e5, on one thread more. The
+/// numbers depend on the arguments alone, never on the number of threads.
 IidProfile sample_iid_profile(std::vector<ProfileMethod> methods, std::int64_t longest, std::size_t repetitions,
                               std::uint64_t seed);
 

@@ -14,8 +14,8 @@
 
 /// The pictures of `siattn verify --report`, computed by the library's own code.
 ///
-/// How to add one: write pictures/NAME.cpp with a `constinit const PictureMaker`, declare it in pictures/list.hpp, add it to the
-/// list in pictures/picture.cpp.
+/// How to add one: write pictures/NAME.cpp with a `constinit const PictureMaker`, declare it in pictures/list.hpp, add
+/// it to the list in pictures/picture.cpp.
 namespace siattn::verify {
 
 struct Picture {

@@ -38,6 +38,8 @@ Json json_of(const Panel& panel) {
                     {"x_edges", json_of(panel.heat->x_edges)},
                     {"y_edges", json_of(panel.heat->y_edges)},
                     {"values", json_of(panel.heat->values)}};
+    if (panel.heat->low) json["heat"]["low"] = *panel.heat->low;
+    if (panel.heat->high) json["heat"]["high"] = *panel.heat->high;
   }
   return json;
 }

@@ -61,8 +61,8 @@ struct Plot {
   int columns = 0;  ///< panels in a row; 0: up to three
 };
 
-/// Every number of the plot, as it is drawn: {"title", "panels": [{"title", "x", "y", "series": [{"name", "x", "y", "low",
-/// "high"}], "heat"}]}. Numbers that JSON lacks are the strings "inf", "-inf", "nan".
+/// Every number of the plot, as it is drawn: {"title", "panels": [{"title", "x", "y", "series": [{"name", "x", "y",
+/// "low", "high"}], "heat"}]}. Numbers that JSON lacks are the strings "inf", "-inf", "nan".
 nlohmann::ordered_json json_of(const Plot& plot);
 
 }  // namespace siattn::verify

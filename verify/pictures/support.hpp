@@ -37,11 +37,13 @@ inline Estimate scaled(const Estimate& e, double factor) { return {e.value * fac
 inline double log_middle(double first, double last) { return std::sqrt(first * (last - 1)); }
 
 inline std::string sampled_words(std::size_t repetitions, std::uint64_t seed) {
-  return fmt::format("Sampled: {} repetitions, seed {}; bands and whiskers are two standard errors on either side.",
-                     repetitions, seed);
+  return fmt::format(
+      "Sampled: {} repetitions, seed {}; bands and whiskers are two standard errors on either side, on logarithmic "
+      "axes of the logarithm.",
+      repetitions, seed);
 }
 
-/// The first lines of most pictures from an IidProfile.
+/// The first words of the method of pictures from an IidProfile.
 inline std::string iid_words(const PictureInputs& inputs) {
   return "Independent standard normal base logits, the same for every method. " +
          sampled_words(inputs.iid.repetitions, inputs.options.seed);

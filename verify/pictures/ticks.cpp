@@ -53,9 +53,10 @@ std::vector<Tick> short_log_ticks(double low, double high) {
 std::vector<Tick> log_ticks(double low, double high, int most) {
   const int first = static_cast<int>(std::ceil(std::log10(low) - kSlack));
   const int last = static_cast<int>(std::floor(std::log10(high) + kSlack));
-  if (last - first < 1) {
+  if (last - first < 2) {
     std::vector<Tick> list = short_log_ticks(low, high);
-    return list.size() > 1 ? list : linear_ticks(low, high, most);
+    if (list.size() > 1 && list.size() <= static_cast<std::size_t>(most) + 1) return list;
+    if (last <= first) return linear_ticks(low, high, most);
   }
   const int every = (last - first) / most + 1;
   std::vector<Tick> list;

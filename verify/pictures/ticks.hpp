@@ -12,8 +12,9 @@ struct Tick {
   std::string label;  ///< empty: a line without a number
 };
 
-/// Round numbers in [low, high] for an axis, about `most` of them with labels, `most` + 1 where both ends have one. low < high, both finite; log: low > 0. Linear: multiples of 1, 2 or 5 times a power of ten; logarithmic: powers
-/// of ten, every k-th with its label, and their multiples where the axis is short.
+/// Round numbers in [low, high] for an axis, about `most` of them with labels, `most` + 1 where both ends have one. low
+/// < high, both finite; log: low > 0. Linear: multiples of 1, 2 or 5 times a power of ten; logarithmic: powers of ten,
+/// every k-th with its label, and their multiples where the axis is short.
 std::vector<Tick> ticks(double low, double high, bool log, int most);
 
 /// A number for people: "0.25", "12000", "3×10⁻⁷", "−4"; `step` is the distance to the next, which sets the decimals.

@@ -29,9 +29,9 @@ Picture make(const PictureInputs&) {
                "the distance, the shift falls like twice the logarithm.",
                {a, m}},
       .caption =
-          "L = aₜ S + mₜ with aₜ = √(1 + 2 ln(1 + t/τ)) and mₜ = −2 ln(1 + t/τ). Up to t ≈ τ logits stay "
-          "nearly as they are (a₀ = 1, m₀ = 0); beyond, the mean logit falls and its spread grows, so that few "
-          "distant tokens can win, and most do not.",
+          "L = aₜ S + mₜ with aₜ = √(1 + 2 ln(1 + t/τ)) and mₜ = −2 ln(1 + t/τ). Up to t ≈ τ logits stay nearly as "
+          "they are (a₀ = 1, m₀ = 0); beyond, the mean logit falls and its spread grows, so that few distant tokens "
+          "can win, and most do not.",
       .method = "Eq. 16 at real t, in double precision: nothing is sampled."};
 }
 

@@ -30,8 +30,8 @@ Picture make(const PictureInputs&) {
   return {.id = {},
           .plot = {"Total attention of a decade: mean and median",
                    "Mean, median and percentiles of the total unnormalised attention of the range from t to 10 t, for "
-                   "t up to 10 "
-                   "to the 15: the mean reaches its limit at once, the median sinks slowly towards half of it.",
+                   "t up to 10 to the 15: the mean reaches its limit at once, the median sinks slowly towards half of "
+                   "it.",
                    {{"",
                      {"t (tokens); the range is [t, 10 t)", true},
                      {"total attention Z", false, 0},
@@ -40,13 +40,11 @@ Picture make(const PictureInputs&) {
               "Scale invariance holds for the mean by Lemma 1, and for the typical total as well, with a constant that "
               "sinks towards half: the median is {:.2f} of the mean at t = 10 and {:.2f} at 10¹⁵. The difference is in "
               "ever rarer, ever larger weights (aₜ² is about 2 ln t with about t tokens: the critical point of the "
-              "random energy "
-              "model).",
+              "random energy model).",
               median.y.front() / mean.y.front(), last),
           .method =
               "Independent standard normal base logits, τ = 10, by quadrature and numerical inversion of the Laplace "
-              "transform (verify/range_distribution.hpp): "
-              "nothing is sampled."};
+              "transform (verify/range_distribution.hpp): nothing is sampled."};
 }
 
 }  // namespace

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/run.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "cpu/decode.hpp"
+#include "cpu/prefill.hpp"
+#include "cpu/sequence.hpp"
+
+namespace siattn::cpu {
+namespace {
+
+constexpr std::int64_t kMaxDim = 512;
+constexpr std::size_t kAlignment = 64;
+
+/// Rows past a sequence's query length: rows that see no key.
+void write_unused_rows(const Run& run) noexcept {
+  const AttentionShape& shape = run.problem.shape;
+  const std::size_t bytes = static_cast<std::size_t>(shape.value_dim) * size_of(run.problem.dtype);
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    for (std::int64_t h = 0; h < shape.query_heads; ++h) {
+      for (std::int64_t i = sequence_bounds(run.problem, run.tensors, b).query_len; i < shape.query_len; ++i) {
+        std::fill_n(row_address(run.tensors.out, b, h, i), bytes, std::byte{0});
+        if (run.tensors.lse.data == nullptr) continue;
+        *reinterpret_cast<float*>(row_address(run.tensors.lse, b, h, i)) = -HUGE_VALF;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Status supported_by_kernels(const std::string& who, const AttentionProblem& problem) {
+  if (problem.dtype == DType::float64) {
+    return Status::unsupported("dtype = f64: " + who + " computes in float32; use the backend reference");
+  }
+  const auto check = [&who](const char* what, std::int64_t dim) {
+    return dim <= kMaxDim ? Status{}
+                          : Status::unsupported(std::string(what) + " = " + std::to_string(dim) + ": " + who +
+                                                " takes up to " + std::to_string(kMaxDim) +
+                                                "; use the backend reference");
+  };
+  const Status status = check("head_dim", problem.shape.head_dim);
+  return status ? check("value_dim", problem.shape.value_dim) : status;
+}
+
+std::size_t workspace_bytes_on(const Kernels& kernels, const Products* products,
+                               const PreparedAttention& problem) noexcept {
+  // Sequences that stream and sequences that do not come one after the other and share the memory.
+  const std::int64_t bytes =
+      std::max(prefill_workspace_bytes(kernels, products, problem), decode_workspace_bytes(kernels, problem));
+  return static_cast<std::size_t>(bytes) + kAlignment - 1;
+}
+
+bool run_on(const Kernels& kernels, const Products* products, const PreparedAttention& problem,
+            const AttentionTensors& tensors, std::span<std::byte> workspace) noexcept {
+  void* start = workspace.data();
+  std::size_t space = workspace.size();
+  auto* const aligned = static_cast<std::byte*>(std::align(kAlignment, 0, start, space));
+  const Run run{kernels, products, problem, tensors, element_of(problem.dtype), aligned};
+  bool some_stream = false;
+  bool some_do_not = false;
+  for (std::int64_t b = 0; b < problem.shape.batch; ++b) {
+    (streams(problem, sequence_bounds(problem, tensors, b)) ? some_stream : some_do_not) = true;
+  }
+  write_unused_rows(run);
+  if (some_stream) decode(run);
+  return !some_do_not || prefill(run);
+}
+
+}  // namespace siattn::cpu
