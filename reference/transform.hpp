@@ -11,7 +11,8 @@
 #include "reference/equations.hpp"
 
 /// A LogitTransform and its Calibration for one problem, evaluated from their equations: L = row_factor * scale * S +
-/// shift, natural log, S with softmax_scale already in it. Only valid ones have meaning here; see dispatch/validate.hpp.
+/// shift, natural log, S with softmax_scale already in it. Only valid ones have meaning here; see
+/// dispatch/validate.hpp.
 namespace siattn::reference {
 
 /// Which of a method's three terms differ from head to head; and whether it has a row factor at all.

@@ -92,6 +92,16 @@ TEST(SampleByExtremes, TheRestCounts) {
   EXPECT_LT(neglected_spread(kPublished, {1e12, 1e13}, 5000).of_mean, 1e-3);
 }
 
+/// Nearly all logits of a range drawn as order statistics: then the sum of the spacings that are not drawn matters.
+TEST(SampleByExtremes, OrderStatisticsAreThoseOfTheWholeRange) {
+  const RangeDistribution law(kPublished, {100, 400});
+  const double median = law.quantile(0.5);
+  const auto samples = sample_range_by_extremes(kPublished, {{100, 400}, 2000}, 280);
+  const auto below = static_cast<double>(
+      std::ranges::count_if(samples, [&](const RangeSample& s) { return s.total <= median; }));
+  EXPECT_NEAR(below / 2000, 0.5, 9 * 0.5 / std::sqrt(2000.0));
+}
+
 TEST(RangeDistribution, OfOneTokenIsLogNormal) {
   const RangeDistribution law(kPublished, {7, 8});
   const AffineMap map = affine_map(kPublished, 7, 8);

@@ -284,7 +284,8 @@ inline LogitTransform transform_choice(int choice, std::int64_t heads) {
   }
 }
 
-/// No calibration; one for all heads; one for each, with means and without. The mean stays 0 where the transform takes none.
+/// No calibration; one for all heads; one for each, with means and without. The mean stays 0 where the transform takes
+/// none.
 inline Calibration calibration_choice(int choice, const LogitTransform& transform, std::int64_t heads) {
   Calibration calibration;
   if (choice == 0) return calibration;

@@ -23,8 +23,8 @@
 ///    (nearly) exact, e_a = u; the row factor twice more (its own rounding and the product with the entry); m_j once.
 ///    One fma: a rounding of |L_j| <= |a_j S_j| + |m_j|; two where it is a product and a sum. In all
 ///        E_j = |r a_j| s sum_d |q_d||k_jd| g'_(D+1) + |r a_j S_j| (e_a + 5u) + |m_j| (e_m + u)
-///    With a calibration a_j and m_j are those of the folded map, a_j / sd and m_j - a_j mean / sd. Either is still rounded
-///    once; but the difference is formed in double and may cancel, which costs 4 times 2^-52 (|m_j| + |a_j mean / sd|) more.
+///    With a calibration a_j and m_j are those of the folded map, a_j / sd and m_j - a_j mean / sd. Either is still
+///    rounded once; but the difference is formed in double and may cancel: 2^-50 (|m_j| + |a_j mean / sd|) more.
 ///    And (D + 1) e |r a_j| s for products that underflow: e = 2^-150, half the least subnormal of the arithmetic, and
 ///    Numerics::underflow where a unit flushes; such a unit may take subnormal operands as 0 as well, which costs
 ///    |r a_j| s |q_d||k_jd| for each d that has one.

@@ -20,7 +20,7 @@
 ///
 ///     S_ij   = softmax_scale * sum_d query[b, h, i, d] * key[b, g, j, d]      g = h / (query_heads / kv_heads)
 ///     S'_ij  = (S_ij - mean_h) / standard_deviation_h                         0 and 1 unless a Calibration is given
-///     L_ij   = r_i a_t S'_ij + m_t                                            t = p_i - j   (Eq. 14; |t| bidirectional)
+///     L_ij   = r_i a_t S'_ij + m_t                                          t = p_i - j   (Eq. 14; |t| bidirectional)
 ///     lse_i  = log sum_j exp(L_ij)
 ///     out_i  = sum_j exp(L_ij - lse_i) value[b, g, j, :]
 ///
@@ -45,8 +45,8 @@
 /// Rows that see no key, or none whose logit is above -infinity, give out = 0 and lse = -infinity.
 /// NaN in a visible query or key gives NaN in out and lse of exactly the rows that see it; NaN in a visible value, in
 ///   that channel of out of exactly those rows.
-/// Sinks. The first n_sink keys may be left untransformed (L = S, not calibrated either): the theory excludes the attention sink (App. J).
-///   Masks apply to them as to every key.
+/// Sinks. The first n_sink keys may be left untransformed (L = S, not calibrated either): the theory excludes the
+///   attention sink (App. J). Masks apply to them as to every key.
 /// Range. Scores, logits and sums are formed in float32: where sum_d |q_d||k_d|, |L| log2(e) or, over the keys that a
 ///   row sees, sum_j |v_j| reaches 2^127, or an infinite value meets a weight below 2^-126, nothing is promised.
 /// Agreement. Prefill, chunked prefill and token-by-token decoding agree; grouped heads equal repeated kv heads. All

@@ -24,8 +24,8 @@ enum class LogBase : std::uint8_t { natural, two };
 ///
 ///     L = (row_factor * scale[t]) * dot + shift[t]                  (a key j < n_sink: L = sink_scale * dot)
 ///
-/// softmax_scale, the calibration, and log2(e) in base two, are folded into scale, shift and sink_scale, each rounded once
-/// to float32: scale[t] = a_t softmax_scale / standard_deviation, shift[t] = m_t - a_t mean / standard_deviation.
+/// softmax_scale, the calibration, and log2(e) in base two, are folded into scale, shift and sink_scale, each rounded
+/// once to float32: scale[t] = a_t softmax_scale / standard_deviation, shift[t] = m_t - a_t mean / standard_deviation.
 ///
 /// Storage is by signed distance t = query position - key position, *descending* from t_max to t_min, so that the keys
 /// of one row, in ascending order, read ascending addresses: entry of t is [t_max - t], and the entry of key j for the

@@ -69,9 +69,9 @@ struct Alibi {
 ///     S' = (S - mean_h) / standard_deviation_h,     L = r a_t S' + m_t
 ///
 /// The theory of Eq. 16 takes base logits as standard normal; models without normalised queries and keys have others
-/// (`siattn gaussian` measures them). Sinks keep L = S: they are no part of that law. Without sinks a mean alone moves all
-/// the logits of a row by the same where a_t is the same for all its keys, and then changes lse only.
-/// LogN and InfoScale take no mean but 0: a shift of r a_t mean / standard_deviation would differ from row to row.
+/// (`siattn gaussian` measures them). Sinks keep L = S: they are no part of that law. Without sinks a mean alone moves
+/// all the logits of a row by the same where a_t is the same for all its keys, and then changes lse only. LogN and
+/// InfoScale take no mean but 0: a shift of r a_t mean / standard_deviation would differ from row to row.
 struct Calibration {
   PerHead mean = 0.0;                ///< Finite, at most 1e290 standard deviations.
   PerHead standard_deviation = 1.0;  ///< Finite, at least 1e-290.

@@ -46,7 +46,7 @@ struct Plan {
 
 std::vector<Plan> plans(bool full, std::size_t variant) {
   if (variant > 0) return {{100, 1000, false}};
-  if (!full) return {{10, 2000, false}, {100, 1000, false}, {1e3, 100, false}, {1e4, 100, true}, {1e12, 100, true}};
+  if (!full) return {{10, 2000, false}, {100, 1000, false}, {1e3, 400, false}, {1e4, 100, true}, {1e12, 100, true}};
   return {{10, 20000, false}, {100, 5000, false}, {1e3, 2000, false}, {1e4, 1000, false}, {1e5, 400, false},
           {1e6, 100, false},  {1e4, 2000, true},  {1e5, 2000, true},  {1e6, 2000, true},  {1e8, 2000, true},
           {1e12, 2000, true}, {1e50, 1000, true}, {1e100, 1000, true}, {1e300, 1000, true}};
