@@ -4,7 +4,7 @@
 //
 // The record, data/conform_figures.json, is of the full suite on x86-64 (which has all the quick cases). It is written by
 //
-//     siattn conform --backend cpu --json | tests/data/record_figures.py > tests/data/conform_figures.json
+//     siattn conform --backend all --json | tests/data/record_figures.py > tests/data/conform_figures.json
 #ifndef SIATTN_TESTS_CONFORM_FIGURES_HPP
 #define SIATTN_TESTS_CONFORM_FIGURES_HPP
 
