@@ -370,6 +370,8 @@ void add_long(Cases& cases) {
     add("bidirectional-window-400", {.mask = Mask::bidirectional, .window = 400, .query_offset = 500});
     add("offset-520", {.query_offset = 520});
   }
+  // Several tiles of an item, some of which see nothing of a chunk that others see.
+  cases.add("window-50-1200x1200", shape_of(1200, 1200, 8), {.window = 50});
   // Waves of splits: a sequence that begins in one and ends in the next, one that passes through several.
   for (const auto& [batch, keys] : {std::pair<Index, Index>{6, 2049}, {1, 35000}}) {
     AttentionShape shape = shape_of(1, keys, 4);
@@ -399,6 +401,11 @@ void add_not_finite(Cases& cases) {
       for (const Index at : {Index{0}, Index{18}, Index{40}, Index{67}, Index{69}}) add(bad, in_value, at, 4);
     }
   }
+  // In the second chunk, whose keys are packed by several tiles, and not by the last of them.
+  cases.add("inf-in-value-310-of-several-tiles", shape_of(200, 500, 9, 8, 1)).fill = [](ProblemData& data) {
+    data.fill_gaussian(13);
+    data.value.set(0, 0, 310, 2, kInfinity);
+  };
 }
 
 /// Every buffer against a page that nobody may touch, on either side: a read one byte outside is a crash. Sizes that end
