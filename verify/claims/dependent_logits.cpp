@@ -262,7 +262,7 @@ Measurement measure(const ClaimOptions& options, std::size_t variant) {
                "E[N~]/E[Z] sampled (beta/alpha = 1)", "standard error", "mean H (nats)", "standard error (nats)"},
               {}};
   std::vector<Plan> plans = {{{10, 100}, variant == 0 ? 16000U : 4000U}};
-  if (options.full) plans = {{{10, 100}, 40000}, {{100, 1000}, 20000}, {{1e4, 1e5}, 2000}};
+  if (options.full) plans = {{{10, 100}, 20000}, {{100, 1000}, 20000}, {{1e4, 1e5}, 2000}};
   std::uint32_t stream = 3000;
   for (const Plan& plan : plans) {
     for (std::size_t k = 0; const auto process = make_process(k); ++k) {
