@@ -56,8 +56,8 @@ struct Slab {
   QueryRow* query_row;
   Row* row;
   float* query;
-  float* key[2];  ///< packed: of the chunk at hand and of the next
-  float* value[2];
+  float* key;
+  float* value;
   float* logits;
   float* chunk_max;
   float* alpha;
@@ -83,8 +83,8 @@ Slab slab(Layout& layout, const Kernels& kernels, const Products* products, cons
     s.products = layout.take<std::byte>(products->bytes(rows));
   } else {
     s.query = layout.take<float>(rows * shape.head_dim);
-    for (float*& key : s.key) key = layout.take<float>(c.chunk * shape.head_dim);
-    for (float*& value : s.value) value = layout.take<float>(c.chunk * s.out_stride);
+    s.key = layout.take<float>(c.chunk * shape.head_dim);
+    s.value = layout.take<float>(c.chunk * s.out_stride);
     s.logits = layout.take<float>(kMaxTileRows * kLogitsStride);
   }
   s.chunk_max = layout.take<float>(kMaxTileRows * kernels.lanes);
@@ -145,6 +145,15 @@ void begin(const Run& run, ThreadProducts* products, const Item& item, const Seq
   std::fill_n(slab.out, rows * slab.out_stride, 0.0F);
 }
 
+/// The share of tile `tile` of `tiles` in fetching `keys` rows of K or V from key `first` on.
+Ahead ahead(const TensorView& x, const Item& item, std::int64_t first, std::int64_t keys, std::int64_t tile,
+            std::int64_t tiles) noexcept {
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  const std::int64_t begin = keys * tile / tiles;
+  return {reinterpret_cast<const char*>(row_address(x, item.b, item.kv_head, first + begin)), x.strides[2] * size,
+          static_cast<std::int32_t>(keys * (tile + 1) / tiles - begin), static_cast<std::int32_t>(x.shape[3] * size)};
+}
+
 /// A tile before a chunk of `keys` keys, but for its rows.
 Tile tile_of(const Run& run, const Slab& slab, std::int64_t chunk, std::int64_t keys) noexcept {
   Tile tile{};
@@ -170,62 +179,23 @@ bool take_rows(Tile& tile, const Run& run, const Slab& slab, std::int64_t r, std
   return set_rows(tile, slab.row, slab.query_row + r, static_cast<std::int32_t>(n), chunk, keys);
 }
 
-/// Some keys of a chunk, on their way into packed memory.
-struct Share {
-  std::int64_t first;
-  std::int64_t keys;
-};
-
-/// The share of tile `tile` of `tiles` in packing `keys` keys: whole panels.
-Share share(const Kernels& kernels, std::int64_t keys, std::int64_t tile, std::int64_t tiles) noexcept {
-  const std::int64_t panels = divide_up(keys, kernels.panel);
-  const std::int64_t first = std::min(panels * tile / tiles * kernels.panel, keys);
-  return {first, std::min(panels * (tile + 1) / tiles * kernels.panel, keys) - first};
-}
-
-/// Packs keys `first` .. of the chunk that starts at key `chunk`. False: a value is not finite.
-bool pack(const Run& run, const Item& item, const Slab& slab, int into, std::int64_t chunk, const Share& part,
-          std::int64_t capacity) noexcept {
-  const AttentionShape& shape = run.problem.shape;
-  const std::int64_t at = chunk + part.first;
-  run.kernels.pack_key[run.element](row_address(run.tensors.key, item.b, item.kv_head, at), run.tensors.key.strides[2],
-                                    part.keys, shape.head_dim, slab.key[into] + part.first * shape.head_dim);
-  return run.kernels.pack_value[run.element](row_address(run.tensors.value, item.b, item.kv_head, at),
-                                             run.tensors.value.strides[2], part.keys, shape.value_dim, capacity,
-                                             slab.value[into] + part.first * run.kernels.panel);
-}
-
-/// These keys of the chunk that starts at key `chunk`, for a kernel to fetch.
-Ahead ahead(const TensorView& x, const Item& item, std::int64_t chunk, const Share& part) noexcept {
-  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
-  return {reinterpret_cast<const char*>(row_address(x, item.b, item.kv_head, chunk + part.first)), x.strides[2] * size,
-          static_cast<std::int32_t>(part.keys), static_cast<std::int32_t>(x.shape[3] * size)};
-}
-
-/// All rows of the item, tile by tile, before one packed chunk of keys. Each tile fetches its share of the `next` keys
-/// after it and packs it: not long before, since rows that lie a power of two apart drive each other out of a cache.
-/// False: one of these next values is not finite.
-bool tiles(const Run& run, const Item& item, const Slab& slab, int packed, std::int64_t chunk, std::int64_t keys,
+/// All rows of the item, tile by tile, before one packed chunk of keys; meanwhile the `next` keys after it come closer.
+void tiles(const Run& run, const Item& item, const Slab& slab, std::int64_t chunk, std::int64_t keys,
            std::int64_t capacity, bool finite, std::int64_t next) noexcept {
   const std::int64_t rows = item.heads * item.queries;
   const std::int64_t count = divide_up(rows, run.kernels.tile_rows);
   const Kernels& kernels = run.kernels;
   Tile tile = tile_of(run, slab, chunk, keys);
-  bool next_finite = true;
   for (std::int64_t r = 0; r < rows; r += kernels.tile_rows) {
     const std::int64_t n = std::min<std::int64_t>(kernels.tile_rows, rows - r);
-    const Share mine = share(kernels, next, r / kernels.tile_rows, count);
-    if (take_rows(tile, run, slab, r, n, chunk, keys)) {
-      tile.next_key = ahead(run.tensors.key, item, chunk + keys, mine);
-      tile.next_value = ahead(run.tensors.value, item, chunk + keys, mine);
-      tile.query = slab.query + r * tile.head_dim;
-      kernels.scores(tile, slab.key[packed]);
-      kernels.softmax(tile);
-      kernels.weigh(tile, slab.value[packed], capacity, finite);
-    }
-    if (mine.keys > 0) next_finite = pack(run, item, slab, 1 - packed, chunk + keys, mine, capacity) && next_finite;
+    if (!take_rows(tile, run, slab, r, n, chunk, keys)) continue;
+    tile.next_key = ahead(run.tensors.key, item, chunk + keys, next, r / kernels.tile_rows, count);
+    tile.next_value = ahead(run.tensors.value, item, chunk + keys, next, r / kernels.tile_rows, count);
+    tile.query = slab.query + r * tile.head_dim;
+    kernels.scores(tile, slab.key);
+    kernels.softmax(tile);
+    kernels.weigh(tile, slab.value, capacity, finite);
   }
-  return next_finite;
 }
 
 /// The same with products by blocks. False: these reported an error.
@@ -237,39 +207,37 @@ bool block_tiles(const Run& run, ThreadProducts& products, const Item& item, con
   Tile tile = tile_of(run, slab, chunk, keys);
   for (std::int64_t r = 0; r < rows; r += step) {
     if (!take_rows(tile, run, slab, r, std::min(step, rows - r), chunk, keys)) continue;
-    const Share mine = share(run.kernels, next, r / step, count);
-    tile.next_key = ahead(run.tensors.key, item, chunk + keys, mine);
-    tile.next_value = ahead(run.tensors.value, item, chunk + keys, mine);
+    tile.next_key = ahead(run.tensors.key, item, chunk + keys, next, r / step, count);
+    tile.next_value = ahead(run.tensors.value, item, chunk + keys, next, r / step, count);
     if (!products.attend(tile, r)) return false;
   }
   return true;
 }
 
 bool compute(const Run& run, ThreadProducts* products, const Cut& c, const Item& item, const Slab& slab) noexcept {
+  const AttentionShape& shape = run.problem.shape;
   const SequenceBounds s = sequence_bounds(run.problem, run.tensors, item.b);
   begin(run, products, item, s, slab, item_rows(run.kernels, run.products, c));
   const std::int64_t first = visible_keys(run.problem.options, s, item.query).first;
   const std::int64_t last = visible_keys(run.problem.options, s, item.query + item.queries - 1).last;
   const std::int64_t rows = item.heads * item.queries;
-  int packed = 0;
-  bool finite = true;
-  const std::int64_t begin_chunk = first / c.chunk * c.chunk;
-  if (products == nullptr && begin_chunk < last) {
-    finite = pack(run, item, slab, packed, begin_chunk, {0, std::min(c.chunk, last - begin_chunk)}, c.chunk);
-  }
-  for (std::int64_t chunk = begin_chunk; chunk < last; chunk += c.chunk) {
+  for (std::int64_t chunk = first / c.chunk * c.chunk; chunk < last; chunk += c.chunk) {
     const std::int64_t keys = std::min(c.chunk, last - chunk);
     const std::int64_t next = std::min(c.chunk, last - chunk - keys);
-    if (products == nullptr) {
-      finite = tiles(run, item, slab, packed, chunk, keys, c.chunk, finite, next);
-      packed = 1 - packed;
-      continue;
-    }
     const auto in_chunk = [&](const TensorView& x) {
       return TensorRows{row_address(x, item.b, item.kv_head, chunk), x.strides[2], keys};
     };
-    products->take_chunk(in_chunk(run.tensors.key), in_chunk(run.tensors.value));
-    if (!block_tiles(run, *products, item, slab, chunk, keys, next)) return false;
+    const TensorRows key = in_chunk(run.tensors.key);
+    const TensorRows value = in_chunk(run.tensors.value);
+    if (products != nullptr) {
+      products->take_chunk(key, value);
+      if (!block_tiles(run, *products, item, slab, chunk, keys, next)) return false;
+      continue;
+    }
+    run.kernels.pack_key[run.element](key.at, key.stride, keys, shape.head_dim, slab.key);
+    const bool finite =
+        run.kernels.pack_value[run.element](value.at, value.stride, keys, shape.value_dim, c.chunk, slab.value);
+    tiles(run, item, slab, chunk, keys, c.chunk, finite, next);
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     write_row(run, item.b, item.head + r / item.queries, item.query + r % item.queries, slab.maximum[r],
