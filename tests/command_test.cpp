@@ -6,7 +6,9 @@
 #include <signal.h>
 
 #include <array>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include <siattn/version.hpp>
@@ -234,7 +236,7 @@ TEST_F(Command, AReportThatCannotBeWrittenLeavesNoPartOfIt) {
 TEST_F(Command, VerifyShowsABarOnATerminal) {
   int terminal = -1;
   const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  ASSERT_GE(child, 0);
+  if (child < 0) GTEST_SKIP() << "no pseudo-terminal here: " << std::strerror(errno);
   if (child == 0) {
     ::execl(SIATTN_TOOL, "siattn", "verify", "--claim", "boundary", nullptr);
     ::_exit(127);
