@@ -22,6 +22,7 @@ const Backend* full_matrix_backend() noexcept { return nullptr; }
 
 #include "cpu/isa.hpp"
 #include "cpu/loops.hpp"
+#include "cpu/onednn/products.hpp"
 #include "cpu/sequence.hpp"
 
 namespace siattn::bench {
@@ -90,16 +91,7 @@ class FullMatrix final : public Backend {
                : Status::unsupported("onednn-full-matrix takes f32 and bf16");
   }
   LogBase log_base() const noexcept override { return LogBase::two; }
-  Numerics numerics(DType dtype) const noexcept override {
-    const bool narrow = dtype == DType::bfloat16;
-    return {.unit_roundoff = 0x1p-24,
-            .score_unit_roundoff = 0x1p-24,
-            .weight_roundoff = narrow ? 0x1p-8 : 0,
-            .exp_relative_error = best()->kernels->exp2_relative_error,
-            .least_normal = 0x1p-126,
-            .underflow = narrow ? 0x1p-126 : 0,
-            .flushes_operands = narrow};
-  }
+  Numerics numerics(DType dtype) const noexcept override { return cpu::onednn_numerics(*best()->kernels, dtype); }
   int default_threads() const noexcept override { return std::max(1, omp_get_max_threads()); }
   bool allocates() const noexcept override { return true; }
 

@@ -62,17 +62,7 @@ class OneDnnBackend final : public Backend {
 
   LogBase log_base() const noexcept override { return LogBase::two; }
 
-  Numerics numerics(DType dtype) const noexcept override {
-    const bool narrow = dtype == DType::bfloat16;
-    // bfloat16 units round each sum to float32 and take what is subnormal, operands included, as 0.
-    return {.unit_roundoff = 0x1p-24,
-            .score_unit_roundoff = 0x1p-24,
-            .weight_roundoff = narrow ? 0x1p-8 : 0,
-            .exp_relative_error = isa_.kernels->exp2_relative_error,
-            .least_normal = 0x1p-126,
-            .underflow = narrow ? 0x1p-126 : 0,
-            .flushes_operands = narrow};
-  }
+  Numerics numerics(DType dtype) const noexcept override { return onednn_numerics(*isa_.kernels, dtype); }
 
   int default_threads() const noexcept override { return std::max(1, omp_get_max_threads()); }
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kTileRows = 64;
 constexpr std::int64_t kKeys = kMaxChunk;
-constexpr std::int64_t kPanel = 32;  ///< keys or channels in a packed panel, both in the kernels and in kPackedFormat
+constexpr std::int64_t kPanel = 32;  ///< keys or channels in a packed panel, both in the kernels and in the formats BA16a32*
 
 using Format = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
@@ -34,7 +34,8 @@ struct Multiplication {
 
   /// c [rows, columns] = (c +) a [rows, inner] b [inner, columns]; b comes packed in panels of kPanel columns, as the
   /// kernels pack K and V.
-  Multiplication(const dnnl::engine& engine, Type type, std::int64_t rows, std::int64_t columns, std::int64_t inner, bool adds) {
+  Multiplication(const dnnl::engine& engine, Type type, std::int64_t rows, std::int64_t columns, std::int64_t inner,
+                 bool adds) {
     using Dims = dnnl::memory::dims;
     a = {Dims{rows, inner}, type, Dims{inner, 1}};
     b = {Dims{inner, columns}, type, type == Type::f32 ? Format::BA16a32b : Format::BA16a32b2a};
@@ -255,6 +256,17 @@ class OneDnnProducts final : public Products {
 };
 
 }  // namespace
+
+Numerics onednn_numerics(const Kernels& kernels, DType dtype) noexcept {
+  const bool narrow = dtype == DType::bfloat16;
+  return {.unit_roundoff = 0x1p-24,
+          .score_unit_roundoff = 0x1p-24,
+          .weight_roundoff = narrow ? 0x1p-8 : 0,
+          .exp_relative_error = kernels.exp2_relative_error,
+          .least_normal = 0x1p-126,
+          .underflow = narrow ? 0x1p-126 : 0,
+          .flushes_operands = narrow};
+}
 
 std::shared_ptr<const Products> onednn_products(const Kernels& kernels, DType dtype, std::int64_t head_dim,
                                                 std::int64_t value_dim, std::string* implementation) {

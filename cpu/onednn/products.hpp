@@ -5,11 +5,15 @@
 #include <memory>
 #include <string>
 
-#include <siattn/attention.hpp>
+#include <siattn/backend.hpp>
 
 #include "cpu/products.hpp"
 
 namespace siattn::cpu {
+
+/// The arithmetic of both products by oneDNN with transform and softmax by these kernels. bfloat16 units round each sum to
+/// float32 and take what is subnormal, operands included, as 0.
+Numerics onednn_numerics(const Kernels& kernels, DType dtype) noexcept;
 
 /// Q K^T and P V of this shape by oneDNN's matmul, float32 or bfloat16 elements and float32 sums. nullptr where oneDNN
 /// has no block multiplication for it here. `implementation` (or nullptr) gets its name for what it would use.
