@@ -401,11 +401,16 @@ void add_not_finite(Cases& cases) {
       for (const Index at : {Index{0}, Index{18}, Index{40}, Index{67}, Index{69}}) add(bad, in_value, at, 4);
     }
   }
-  // In the second chunk, whose keys are packed by several tiles, and not by the last of them.
-  cases.add("inf-in-value-310-of-several-tiles", shape_of(200, 500, 9, 8, 1)).fill = [](ProblemData& data) {
-    data.fill_gaussian(13);
-    data.value.set(0, 0, 310, 2, kInfinity);
-  };
+  // In the second chunk, before items of several tiles.
+  for (const bool padded : {false, true}) {
+    Case& c = cases.add(padded ? "inf-in-value-310-of-padded-rows" : "inf-in-value-310-of-several-tiles",
+                        shape_of(200, 500, 9, 8, 1));
+    c.placement.row_padding = padded ? 3 : 0;
+    c.fill = [](ProblemData& data) {
+      data.fill_gaussian(13);
+      data.value.set(0, 0, 310, 2, kInfinity);
+    };
+  }
 }
 
 /// Every buffer against a page that nobody may touch, on either side: a read one byte outside is a crash. Sizes that end
