@@ -15,7 +15,7 @@ constexpr std::int64_t kPiece = 512;  ///< elements that are float32 at a time
 
 /// Conversions give the same bits whatever the instruction set, so the cap of the environment is not asked here.
 const Kernels& kernels() noexcept {
-  static const Kernels& best = *best_isa(isas(), detect_cpu(), {})->kernels;
+  static const Kernels& best = *best_isa(isas(), this_cpu(), {})->kernels;
   return best;
 }
 
