@@ -58,6 +58,7 @@ for form in static shared; do
     -DFORM=$form -DVERIFY=$verify -DSIATTN_WANTED=0.1 >"$work/$form.log" 2>&1 || fail "$form: $(cat "$work/$form.log")"
   cmake --build "$work/$form" >>"$work/$form.log" 2>&1 || fail "$form: $(cat "$work/$form.log")"
   runs $form '= 0.1' "$work/$form/app"
+  runs $form 'from one prefill' "$work/$form/decode"
   [ $verify = OFF ] || runs static 'good' "$work/$form/conform"
 done
 
@@ -71,6 +72,9 @@ for form in static shared; do
   # shellcheck disable=SC2046
   "$CXX" -std=c++20 "$examples/attention.cpp" $(pkg-config --cflags --libs $package) -o "$work/app-$form"
   runs $form '= 0.1' "$work/app-$form"
+  # shellcheck disable=SC2046
+  "$CC" -std=c11 "$examples/decode.c" $(pkg-config --cflags --libs $package) -lm -o "$work/decode-$form"
+  runs $form 'from one prefill' "$work/decode-$form"
 done
 
 refused 'no component nonsense' -DFORM=nonsense
