@@ -146,7 +146,7 @@ static void plans(void) {
   const size_t bytes = siattn_plan_workspace_bytes(plan);
   void* workspace = malloc(bytes + 1);
 
-  const int64_t lengths[BATCH] = {9, 6}, offsets[BATCH] = {5, 2};
+  const int64_t lengths[BATCH] = {9, 6}, offsets[BATCH] = {3, 2};
   siattn_tensors tensors = good_tensors();
   tensors.kv_lengths = (siattn_int64s){lengths, BATCH};
   EXPECT_OK(siattn_plan_run(plan, &tensors, workspace, bytes, &message));
@@ -216,7 +216,7 @@ static void types(void) {
   tensors.lse = tensor_of(&log_sum, SIATTN_F32, 1, 1, 1, 1);
   EXPECT_OK(siattn_attention(&tensors, NULL, NULL, &message));
   CHECK(result == -10);
-  CHECK(log_sum == 1.5F);
+  CHECK(fabs(log_sum - 1.5) < 1e-6);
 }
 
 static siattn_encoding encoding_of(siattn_encoding_kind kind) {
