@@ -262,6 +262,50 @@ TEST(IntrospectionPromise, RowsDoNotDependOnEachOther) {
   }
 }
 
+/// Dense, ragged and paged, the same bits; int8 keys are what they say, times their scale.
+TEST(IntrospectionPromise, BatchesOfEveryKindAgree) {
+  const std::vector<std::int64_t> queries{3, 0, 1, 5}, keys{40, 7, 90, 64};
+  for (const DType kv_dtype : {DType::float32, DType::int8}) {
+    AttentionProblem problem{{4, 4, 2, 5, 90, 8, 4}, DType::float32, {.calibration = {.mean = -1.0}, .n_sink = 2}};
+    problem.kv_dtype = kv_dtype;
+    const auto data_in = [&](const verify::Batching& batching) {
+      ProblemData data(problem, {.misalignment = 1}, batching, queries, keys);
+      data.fill_gaussian(3);
+      return data;
+    };
+    std::vector<QueryIndex> rows;
+    for (std::int64_t b = 0; b < 4; ++b) {
+      for (std::int64_t i = 0; i < queries[static_cast<std::size_t>(b)]; ++i) rows.push_back({b, (b + i) % 4, i});
+    }
+    ProblemData dense = data_in({});
+    const Shown shown = show(inputs_of(dense), problem.options, rows, 90);
+    for (const verify::Batching& batching :
+         {verify::Batching{.ragged_queries = true, .ragged_keys = true, .spare_tokens = 2},
+          verify::Batching{.ragged_queries = true, .page_size = 16}, verify::Batching{.page_size = 1},
+          verify::Batching{.query_offsets = {37, 7, 89, 59}}}) {
+      ProblemData data = data_in(batching);
+      const Shown other = show(inputs_of(data), problem.options, rows, 90);
+      const std::string what = fmt::format("{}, page size {}", name_of(kv_dtype), batching.page_size);
+      EXPECT_EQ(std::memcmp(other.summaries.data(), shown.summaries.data(), rows.size() * sizeof(RowSummary)), 0)
+          << what;
+      EXPECT_EQ(std::memcmp(other.logits.data(), shown.logits.data(), shown.logits.size() * sizeof(double)), 0) << what;
+      EXPECT_EQ(std::memcmp(other.weights.data(), shown.weights.data(), shown.weights.size() * sizeof(double)), 0)
+          << what;
+    }
+    const AttentionTensors tensors = dense.tensors();
+    const reference::Transform<double> transform(problem.options, problem.shape);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      std::vector<double> scores(90), logits(90), weights(90), out(4);
+      reference::Row<double> row{scores, logits, weights, out};
+      reference::attention_row(problem.shape, problem.options, transform, tensors, rows[r].sequence, rows[r].head,
+                               rows[r].query, row);
+      EXPECT_NEAR(shown.summaries[r].lse, row.lse, 1e-12) << r;
+      for (std::int64_t j = 0; j < 90; ++j)
+        EXPECT_NEAR(shown.weight(r, j), weights[static_cast<std::size_t>(j)], 1e-12);
+    }
+  }
+}
+
 /// What is not wanted changes nothing of the rest; float32 is float64 rounded; a row may be wider than the keys, and
 /// rows may lie apart.
 TEST(IntrospectionPromise, OutputsAreFreeInTypeWidthAndStride) {
@@ -429,6 +473,28 @@ TEST(IntrospectionError, NamesTheArgumentAndItsValue) {
       data, [](T, O, R, Out o) { o.logits.data = o.summaries.data(); }, "overlaps summaries");
   expect_error(
       data, [](T, O, R, Out) {}, "threads = 1025", 1025);
+}
+
+/// Of sequences behind each other a row has to be there; widths are for the sequences that are named.
+TEST(IntrospectionError, RaggedAndPagedRowsAreThere) {
+  AttentionProblem problem{{2, 1, 1, 3, 9, 4, 4}, DType::float32, {}};
+  ProblemData data(problem, {}, {.ragged_queries = true, .page_size = 4}, {1, 3}, {9, 6});
+  data.fill_gaussian(1);
+  const AttentionTensors tensors = inputs_of(data);
+  const auto message = [&](const QueryIndex& row, std::int64_t width) {
+    Shown shown(1, width);
+    return introspect(tensors, {}, {&row, 1}, shown.outputs()).message();
+  };
+  EXPECT_EQ(message({0, 0, 1}, 9), "rows[0].query = 1: expected 0 .. 0");
+  EXPECT_EQ(message({0, 0, 0}, 8), "logits has shape [1, 1, 1, 8]: sequence 0, which rows[0] names, has 9 keys");
+  EXPECT_EQ(message({1, 0, 2}, 6), "");
+  AttentionTensors bad = tensors;
+  const std::int32_t pages[] = {0, 1, 99, 2, 3, 0};
+  bad.pages = {pages, 3, 4};
+  Shown shown(1, 9);
+  const QueryIndex row{1, 0, 0};
+  EXPECT_NE(introspect(bad, {}, {&row, 1}, shown.outputs()).message().find("page 2 of sequence 0 is 99"),
+            std::string::npos);
 }
 
 /// A row past its sequence's queries sees no key; nothing asked is nothing done.

@@ -8,6 +8,7 @@
 #include <span>
 
 #include <siattn/attention.hpp>
+#include <siattn/export.h>
 
 /// What a fused kernel never shows: the logits and weights of chosen query rows, and where their attention falls by
 /// distance. Fused attention holds no weights at any time, so these are computed anew from query and key, for the rows
@@ -16,7 +17,7 @@
 ///
 /// All of it is in double, from the equations and not from a backend's tables, so one answer serves all backends: their
 /// lse and out agree with it within the bound of verify/bounds.hpp.
-namespace siattn {
+namespace siattn SIATTN_EXPORT {
 
 /// One query of one head.
 struct QueryIndex {
