@@ -30,7 +30,7 @@ class CpuBackend final : public Backend {
 
   Status available() const override {
     const Result<std::string_view> cap = isa_cap_from_environment();
-    return cap ? usable(isa_, detect_cpu(), *cap) : cap.status();
+    return cap ? usable(isa_, this_cpu(), *cap) : cap.status();
   }
 
   Status supports(const AttentionProblem& problem) const override {

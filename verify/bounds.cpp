@@ -52,7 +52,9 @@ LogitError logit_error(const AttentionProblem& problem, const AttentionTensors& 
   const double shift = sink ? 0 : std::abs(transform.shift(h, t));
   const double shift_terms = sink ? 0 : transform.shift_terms(h, t);
   const double u = numerics.unit_roundoff;
-  const double dot_error = gamma(static_cast<double>(shape.head_dim + 1), std::max(u, numerics.score_unit_roundoff));
+  // An int8 element counts as its product with the row's scale, rounded: one factor more.
+  const double factors = static_cast<double>(shape.head_dim) + (tensors.key.dtype == DType::int8 ? 2 : 1);
+  const double dot_error = gamma(factors, std::max(u, numerics.score_unit_roundoff));
   const double lost = flushed + static_cast<double>(shape.head_dim + 1) * (underflow(u) + numerics.underflow);
   LogitError result;
   result.error = times(scale * softmax_scale * products, dot_error) + scale * softmax_scale * lost +
@@ -137,8 +139,9 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
       if (std::isinf(v) && weight < 2 * numerics.least_normal) tolerance.promised = false;
     }
     if (overflows(sum, u)) tolerance.promised = false;
+    const double from_values = tensors.value.dtype == DType::int8 ? u * absolute : 0;
     tolerance.arithmetic = 1.01 * (std::min(from_weights, farthest) + chain * (absolute + std::abs(o)) +
-                                   3 * u * std::abs(o) + numerics.weight_roundoff * absolute) +
+                                   3 * u * std::abs(o) + numerics.weight_roundoff * absolute + from_values) +
                            static_cast<double>(keys.size()) * numerics.least_normal * largest +
                            (2 * static_cast<double>(keys.size()) + 3) * (underflow(u) + numerics.underflow);
     tolerance.rounding = output.unit_roundoff * std::abs(o) + output.half_subnormal;

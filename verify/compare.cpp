@@ -65,6 +65,16 @@ class RowComparer {
     }
   }
 
+  /// A token behind the last sequence: a row that sees no key.
+  void compare_unused(std::int64_t h, std::int64_t i) {
+    for (std::int64_t c = 0; c < problem_.shape.value_dim; ++c) {
+      element(reference::element<double>(tensors_.out, 0, h, i, c), 0, {}, tensors_.out.dtype, {0, h, i, c});
+    }
+    if (tensors_.lse.data == nullptr) return;
+    element(reference::element<double>(tensors_.lse, 0, h, i, 0), -std::numeric_limits<double>::infinity(), {},
+            tensors_.lse.dtype, {0, h, i, -1});
+  }
+
   Comparison result;
 
  private:
@@ -116,7 +126,9 @@ std::string element_name(const Shape4& at) {
 
 Comparison compare_with_reference(const AttentionProblem& problem, const AttentionTensors& tensors,
                                   const Numerics& numerics, std::int64_t most_rows) {
-  const AttentionShape& shape = problem.shape;
+  AttentionShape shape = problem.shape;
+  shape.batch = reference::sequences(problem.shape, tensors);
+  const bool ragged = !tensors.cu_query.empty();
   constexpr std::int64_t kRows = 8;  // of one head, by one thread
   const std::int64_t rows = std::min(shape.query_len, most_rows);
   const std::int64_t blocks = (rows + kRows - 1) / kRows;
@@ -131,12 +143,20 @@ Comparison compare_with_reference(const AttentionProblem& problem, const Attenti
     RowComparer comparer(problem, tensors, numerics);
     for (std::int64_t k = first; k < std::min(first + kRows, rows); ++k) {
       const std::int64_t i = rows == 1 ? shape.query_len - 1 : k * (shape.query_len - 1) / (rows - 1);
-      comparer.compare(slice / shape.query_heads, slice % shape.query_heads, i);
+      const std::int64_t b = slice / shape.query_heads;
+      if (ragged && i >= reference::sequence(shape, problem.options, tensors, b).query_len) continue;
+      comparer.compare(b, slice % shape.query_heads, i);
     }
     parts[static_cast<std::size_t>(part)] = std::move(comparer.result);
   }
   Comparison total;
   for (const Comparison& part : parts) merge(total, part);
+  if (!ragged) return total;
+  RowComparer behind(problem, tensors, numerics);
+  for (std::int64_t i = tensors.cu_query[tensors.cu_query.size() - 1]; i < tensors.query.shape[2]; ++i) {
+    for (std::int64_t h = 0; h < shape.query_heads; ++h) behind.compare_unused(h, i);
+  }
+  merge(total, behind.result);
   return total;
 }
 
