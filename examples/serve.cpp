@@ -22,6 +22,7 @@ using Index = std::int64_t;
 
 constexpr Index kHeads = 8, kKvHeads = 2, kDim = 64;
 constexpr Index kPageSize = 16, kPages = 256, kSequences = 12, kChunk = 64, kLongest = 512;
+constexpr unsigned kRequests = 24;
 constexpr Index kPagesOfOne = kLongest / kPageSize;
 const siattn::PositionEncoding kRope = siattn::Rope{};
 
@@ -180,7 +181,7 @@ int main() {
   std::mt19937 random(1);
   std::deque<Request> waiting, running;
   Index prompts = 0, decoded = 0;
-  for (unsigned id = 0; id < 40; ++id) {
+  for (unsigned id = 0; id < kRequests; ++id) {
     Request request;
     request.id = id;
     request.prompt = 1 + static_cast<Index>(random() % 400);
@@ -221,7 +222,7 @@ int main() {
     }
   }
 
-  std::printf("40 requests, %lld prompt and %lld decoded tokens, %lld steps of up to %zu sequences\n",
+  std::printf("%u requests, %lld prompt and %lld decoded tokens, %lld steps of up to %zu sequences\n", kRequests,
               static_cast<long long>(prompts), static_cast<long long>(decoded), static_cast<long long>(steps), most);
   std::printf("%.0f tokens/s: encoding, cache and attention of one layer, %s, %d threads\n", server.tokens_per_second(),
               std::string(server.plan().backend().name()).c_str(), server.plan().prepared().threads);

@@ -155,6 +155,12 @@ static void plans(void) {
   fill(&out[0][0][0][0], sizeof out / sizeof(double));
   for (int32_t k = 3; k-- > 0;) EXPECT_OK(siattn_plan_run_slice(plan, &tensors, workspace, bytes, k, 3, &message));
   compare("query_offsets, in shares", &problem, offsets, lengths);
+
+  const int64_t first[BATCH] = {QUERIES, 0}; /* the second sequence has no query: its rows see nothing */
+  tensors = good_tensors();
+  tensors.query_lengths = (siattn_int64s){first, BATCH};
+  EXPECT_OK(siattn_plan_run(plan, &tensors, workspace, bytes, &message));
+  CHECK(out[1][0][0][0] == 0 && lse[1][HEADS - 1][QUERIES - 1] == -INFINITY && lse[0][0][0] != -INFINITY);
   free(workspace);
   siattn_plan_destroy(plan);
 }
@@ -217,6 +223,18 @@ static void types(void) {
   EXPECT_OK(siattn_attention(&tensors, NULL, NULL, &message));
   CHECK(result == -10);
   CHECK(fabs(log_sum - 1.5) < 1e-6);
+
+  siattn_plan* plan = NULL;
+  siattn_problem problem = PROBLEM(.dtype = SIATTN_F32, .batch = 1, .query_heads = 1, .kv_heads = 1, .query_len = 1,
+                                   .kv_len = 1, .head_dim = 1, .value_dim = 1, .kv_dtype = SIATTN_I8);
+  EXPECT_OK(siattn_plan_create(&problem, NULL, &plan, &message));
+  const size_t bytes = siattn_plan_workspace_bytes(plan);
+  void* workspace = malloc(bytes + 1);
+  result = 0;
+  EXPECT_OK(siattn_plan_run(plan, &tensors, workspace, bytes, &message));
+  CHECK(result == -10);
+  free(workspace);
+  siattn_plan_destroy(plan);
 }
 
 static siattn_encoding encoding_of(siattn_encoding_kind kind) {
@@ -225,38 +243,49 @@ static siattn_encoding encoding_of(siattn_encoding_kind kind) {
   return encoding;
 }
 
-static void expect_frequencies(siattn_encoding encoding, int64_t count, double first, double last) {
+/* Of head_dim 8: how many pairs, and the first, the second and the last of them. */
+static void expect_frequencies(siattn_encoding encoding, int64_t count, double first, double second, double last) {
   double list[4] = {-1, -1, -1, -1};
   int64_t got = -1;
   EXPECT_OK(siattn_pair_frequencies(&encoding, 8, list, 4, &got, &message));
   CHECK(got == count);
   if (count == 0 || got != count) return;
   CHECK(fabs(list[0] - first) < 1e-14);
+  CHECK(fabs(list[1] - second) < 1e-14);
   CHECK(fabs(list[count - 1] - last) < 1e-14);
 }
 
 static void encodings(void) {
   siattn_encoding e = encoding_of(SIATTN_NO_ENCODING);
-  expect_frequencies(e, 0, 0, 0);
-  expect_frequencies(encoding_of(SIATTN_ROPE), 4, 1, 1e-3);
+  expect_frequencies(e, 0, 0, 0, 0);
+  expect_frequencies(encoding_of(SIATTN_ROPE), 4, 1, 0.1, 1e-3);
   e = encoding_of(SIATTN_ROPE), e.base = 16;
-  expect_frequencies(e, 4, 1, 0.125);
+  expect_frequencies(e, 4, 1, 0.5, 0.125);
   e = encoding_of(SIATTN_PARTIAL_ROPE), e.rotary_dim = 4;
-  expect_frequencies(e, 2, 1, 0.01);
+  expect_frequencies(e, 2, 1, 0.01, 0.01);
   e = encoding_of(SIATTN_P_ROPE), e.p = 1;
-  expect_frequencies(e, 4, 1, 1e-3);
+  expect_frequencies(e, 4, 1, 0.1, 1e-3);
   e = encoding_of(SIATTN_P_ROPE);
-  expect_frequencies(e, 4, 0, 0);
+  expect_frequencies(e, 4, 0, 0, 0);
   e = encoding_of(SIATTN_HALF_TRUNCATED_ROPE);
-  expect_frequencies(e, 4, 1, 0);
+  expect_frequencies(e, 4, 1, 1.0 / 1024, 0);
+  e.effective_base = 16;
+  expect_frequencies(e, 4, 1, 1.0 / 16, 0);
   e = encoding_of(SIATTN_NTK_ROPE), e.factor = 4;
-  expect_frequencies(e, 4, 1, 1e-3 / 4);
+  expect_frequencies(e, 4, 1, 0.1 * pow(4, -1.0 / 3), 1e-3 / 4);
   e = encoding_of(SIATTN_DYNAMIC_NTK_ROPE), e.length = 8192;
-  expect_frequencies(e, 4, 1, 1e-3 / 2);
+  expect_frequencies(e, 4, 1, 0.1 * pow(2, -1.0 / 3), 1e-3 / 2);
   e = encoding_of(SIATTN_DYNAMIC_NTK_ROPE), e.train_length = 2048;
-  expect_frequencies(e, 4, 1, 1e-3 / 2);
-  e = encoding_of(SIATTN_YARN), e.factor = 2, e.train_length = 64;
-  expect_frequencies(e, 4, 1, 1e-3 / 2);
+  expect_frequencies(e, 4, 1, 0.1 * pow(2, -1.0 / 3), 1e-3 / 2);
+  /* The ramp goes over pairs 1 .. 3, 0 .. 2, 0 .. 3, 0 .. 3; the second pair is pair 1. */
+  e = encoding_of(SIATTN_YARN), e.factor = 2;
+  expect_frequencies(e, 4, 1, 0.1, 1e-3 / 2);
+  e.train_length = 64;
+  expect_frequencies(e, 4, 1, 0.1 * 3 / 4, 1e-3 / 2);
+  e.beta_slow = 0.1;
+  expect_frequencies(e, 4, 1, 0.1 * 5 / 6, 1e-3 / 2);
+  e = encoding_of(SIATTN_YARN), e.factor = 2, e.beta_fast = 200;
+  expect_frequencies(e, 4, 1, 0.1 * 5 / 6, 1e-3 / 2);
 
   /* A pair (1, 0) at position 3 turns to (cos 3, sin 3); half: dimensions 0 and 2, interleaved: 0 and 1. */
   double in[2][4] = {{1, 0, 0, 0}, {1, 0, 0, 0}}, turned[2][4];
