@@ -347,6 +347,7 @@ TEST(IntrospectionPromise, NotFiniteIsWhereItIsSeen) {
     const RowSummary& s = shown.summaries[i];
     const bool sees = i >= 2 && i <= 5;
     EXPECT_EQ(std::isnan(s.lse), sees) << i;
+    EXPECT_EQ(std::isnan(s.max_logit), sees) << i;
     EXPECT_EQ(std::isnan(s.entropy), sees) << i;
     EXPECT_EQ(std::isnan(s.sink_mass), sees) << i;
     for (const DecadeShare& share : s.decades) {

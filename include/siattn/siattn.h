@@ -197,6 +197,41 @@ SIATTN_EXPORT siattn_status siattn_plan_run_slice(const siattn_plan* plan, const
 SIATTN_EXPORT siattn_status siattn_attention(const siattn_tensors* tensors, const siattn_problem* problem,
                                              const siattn_execution* execution, siattn_message* message);
 
+/* ---- Introspection ----------------------------------------------------------------------------------------------- */
+
+/* What <siattn/introspection.hpp> says: weights, logits and their spread over distance of chosen query rows, anew in
+ * double and without a full matrix. */
+typedef struct siattn_query_index {
+  int64_t sequence, head, query; /* the query counted within its sequence */
+} siattn_query_index;
+
+enum { SIATTN_DISTANCE_DECADES = 11 }; /* t = 0, then 10^(k-1) <= t < 10^k */
+
+typedef struct siattn_decade_share {
+  int64_t keys;
+  double mass, entropy; /* sum of their weights; nats, of these weights made to sum to 1 */
+} siattn_decade_share;
+
+typedef struct siattn_row_summary {
+  int64_t keys; /* that the row sees */
+  double max_logit, lse, entropy, sink_mass;
+  siattn_decade_share decades[SIATTN_DISTANCE_DECADES]; /* without the sinks */
+} siattn_row_summary;
+
+/* What is wanted; the rest stays absent. */
+typedef struct siattn_introspection {
+  size_t struct_size;
+  siattn_row_summary* summaries; /* one a row */
+  siattn_tensor logits, weights; /* [1, 1, rows, width], F32 or F64 */
+} siattn_introspection;
+
+/* Of the tensors query and key are read, of the problem (NULL: the defaults) the options. threads 0: as many as there
+ * are. */
+SIATTN_EXPORT siattn_status siattn_introspect(const siattn_tensors* tensors, const siattn_problem* problem,
+                                              const siattn_query_index* rows, int64_t count,
+                                              const siattn_introspection* outputs, int32_t threads,
+                                              siattn_message* message);
+
 /* ---- Position encodings ------------------------------------------------------------------------------------------ */
 
 typedef int32_t siattn_encoding_kind;
