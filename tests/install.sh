@@ -51,15 +51,22 @@ done
 readelf -d "$prefix/lib/libsiattn.so" | grep -q 'SONAME.*\[libsiattn\.so\.[0-9.]*\]' || fail 'no soname'
 ! readelf -d "$prefix/lib/libsiattn.so" "$prefix/bin/siattn" | grep -E 'RPATH|RUNPATH' || fail 'a path of the build is left'
 
+consumer() {  # FORM FOLDER CMAKE_ARGUMENTS...
+  form=$1 folder=$work/$2
+  shift 2
+  { cmake -G Ninja -S "$source/tests/consumer" -B "$folder" -DCMAKE_PREFIX_PATH="$prefix" -DEXAMPLES="$examples" \
+      -DFORM="$form" "$@" && cmake --build "$folder"; } >"$folder.log" 2>&1 || fail "$form $*: $(cat "$folder.log")"
+}
+
 for form in static shared; do
   verify=OFF
   [ $form = shared ] || verify=ON
-  cmake -G Ninja -S "$source/tests/consumer" -B "$work/$form" -DCMAKE_PREFIX_PATH="$prefix" -DEXAMPLES="$examples" \
-    -DFORM=$form -DVERIFY=$verify -DSIATTN_WANTED=0.1 >"$work/$form.log" 2>&1 || fail "$form: $(cat "$work/$form.log")"
-  cmake --build "$work/$form" >>"$work/$form.log" 2>&1 || fail "$form: $(cat "$work/$form.log")"
+  consumer $form $form -DVERIFY=$verify -DSIATTN_WANTED=0.1
   runs $form '= 0.1' "$work/$form/app"
   runs $form 'from one prefill' "$work/$form/decode"
   [ $verify = OFF ] || runs static 'good' "$work/$form/conform"
+  consumer $form $form-c -DLANGUAGES=C
+  runs $form 'from one prefill' "$work/$form-c/decode"
 done
 
 PKG_CONFIG_PATH=$prefix/lib/pkgconfig
