@@ -157,7 +157,7 @@ Forward forward_of(const PreparedAttention& problem, const AttentionTensors& ten
   f.value_dim = static_cast<std::int32_t>(shape.value_dim);
   f.causal = problem.options.mask == Mask::causal;
   f.window = std::min(problem.options.window.value_or(kNoWindow), kNoWindow);
-  f.sinks = problem.options.n_sink;
+  f.sinks = static_cast<std::int32_t>(std::min<std::int64_t>(problem.options.n_sink, shape.kv_len));
   f.sink_scale = problem.tables.sink_scale;
   f.tables = arrays.tables;
   f.entries = std::max<std::int64_t>(problem.tables.t_max - problem.tables.t_min + 1, 0);
