@@ -202,7 +202,7 @@ Status launches_of(const Forward& f, DType dtype, Launches* launches) {
     add(shaped<DecodeShape>(decode_entry(dtype, width), packed, width));
   } else {
     const bool wide = std::max(f.head_dim, f.value_dim) > 128;
-    add({plain_entry(dtype, wide), packed, PlainShape::kThreads, PlainShape::kSharedBytes(f.head_dim)});
+    add({plain_entry(dtype, wide), packed, PlainShape::kThreads, PlainShape::shared_bytes(f.head_dim)});
   }
   if (f.max_splits > 1) add({combine_entry(dtype), heads * f.state_rows, kRowThreads, 0});
   for (const Launch& launch : *launches) {

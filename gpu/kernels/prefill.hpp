@@ -91,9 +91,7 @@ struct Prefill {
   /// The warp's first row, counted from the block's first.
   SIATTN_DEVICE static int warp_row() { return warp_index() * kTiles * 16; }
   /// Row g + 8 half of one of the warp's tiles.
-  SIATTN_DEVICE static int row(int tile, int half) {
-    return warp_row() + tile * 16 + lane_index() / 4 + 8 * half;
-  }
+  SIATTN_DEVICE static int row(int tile, int half) { return warp_row() + tile * 16 + lane_index() / 4 + 8 * half; }
   SIATTN_DEVICE int query(int tile, int half) const { return item.first_query + row(tile, half); }
 
   SIATTN_DEVICE void copy_queries() const {
@@ -113,7 +111,8 @@ struct Prefill {
     const std::int64_t first = f.t_max - (item.s.query_offset + item.first_query + Shape::kQueries - 1) + first_key;
     for (int n = thread_index(); n < Shape::kEntries; n += Shape::kThreads) {
       const bool there = first + n >= 0 && first + n < f.entries;
-      cp_async<8>(slice + n * static_cast<int>(sizeof(Entry)), f.tables + (there ? head + first + n : 0), there ? 8 : 0);
+      cp_async<8>(slice + n * static_cast<int>(sizeof(Entry)), f.tables + (there ? head + first + n : 0),
+                  there ? 8 : 0);
     }
   }
 
@@ -153,8 +152,8 @@ struct Prefill {
           if constexpr (plain) {
             x = fused_multiply_add(entry.scale, x, entry.shift);
           } else {
-            x = logit(f, rows[half / 2][half % 2], factors[half / 2][half % 2], first_key + 8 * block + column + e, entry,
-                      x);
+            x = logit(f, rows[half / 2][half % 2], factors[half / 2][half % 2], first_key + 8 * block + column + e,
+                      entry, x);
           }
         }
       }
@@ -183,8 +182,8 @@ struct Prefill {
     for (int first_key = item.begin; first_key < item.end; first_key += Shape::kKeys) {
       cp_async_wait<0>();
       sync_threads();
-      copy_keys<kWidth, Shape::kKeys, Shape::kThreads>(value_tile, f, f.value, item.s, value_base, f.value_dim, first_key,
-                                                       item.end, thread_index());
+      copy_keys<kWidth, Shape::kKeys, Shape::kThreads>(value_tile, f, f.value, item.s, value_base, f.value_dim,
+                                                       first_key, item.end, thread_index());
       cp_async_commit();
       float s[kTiles][kKeyBlocks][4] = {};
       scores<T, kWidth>(s, query_tile, warp_row(), key_tile);

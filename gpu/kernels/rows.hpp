@@ -86,7 +86,8 @@ SIATTN_DEVICE std::int64_t entry_of_key_0(const Forward& f, const Sequence& s, i
 
 SIATTN_DEVICE float row_factor(const Forward& f, int head, const KeyRange& keys) {
   if (f.row_factors == nullptr) return 1.0F;
-  return load_global(f.row_factors + (f.row_factors_per_head ? head * f.row_factor_count : 0) + (keys.last - keys.first));
+  return load_global(f.row_factors + (f.row_factors_per_head ? head * f.row_factor_count : 0) +
+                     (keys.last - keys.first));
 }
 
 SIATTN_DEVICE QueryRow query_row(const Forward& f, const Sequence& s, int head, std::int64_t i) {
@@ -175,6 +176,37 @@ SIATTN_DEVICE bool packed_item(const Forward& f, PackedItem& item) {
   item.end = static_cast<int>(smaller(end, splits.begin + (item.split + 1) * splits.size));
   return true;
 }
+
+/// Where row r of the block goes: to out and lse, or to the states of splits.
+struct PackedRow {
+  const Forward& f;
+  const PackedItem& item;
+  int head;
+  int query;
+  std::int64_t at;  ///< its element 0 in out, its slot among the states
+
+  SIATTN_DEVICE PackedRow(const Forward& forward, const PackedItem& it, int r)
+      : f(forward), item(it), head(it.head(r)), query(it.query(r)) {
+    at = item.splits == 1 ? out_row(f, item.s, head, query) : state_slot(f, item.b, head, query, item.split);
+  }
+  /// By one lane.
+  SIATTN_DEVICE void store_end(float maximum, float sum) const {
+    if (item.splits == 1) {
+      store_lse(f, item.s, head, query, maximum, sum);
+    } else {
+      store_global(f.state_max + at, maximum);
+      store_global(f.state_sum + at, sum);
+    }
+  }
+  template <class T>
+  SIATTN_DEVICE void store(int channel, float out, float sum) const {
+    if (item.splits == 1) {
+      store_element<T>(f.out.data, at + channel, divided(out, sum));
+    } else {
+      store_global(f.state_out + at * f.value_dim + channel, out);
+    }
+  }
+};
 
 }  // namespace siattn::gpu
 

@@ -30,7 +30,8 @@ SIATTN_DEVICE void copy_chunk(SharedAddress to, const Rows& x, std::int64_t row,
   std::uint32_t words[4] = {};
   SIATTN_UNROLL
   for (int e = 0; e < 8; ++e) {
-    if (e < elements) words[e / 2] |= static_cast<std::uint32_t>(load_global(data + row + 8 * chunk + e)) << (16 * (e % 2));
+    if (e < elements)
+      words[e / 2] |= static_cast<std::uint32_t>(load_global(data + row + 8 * chunk + e)) << (16 * (e % 2));
   }
   store_shared(to, Uint4{words[0], words[1], words[2], words[3]});
 }
@@ -187,6 +188,7 @@ template <class T, int kWidth, int kKeys>
 SIATTN_DEVICE void add_not_finite(float (&out)[kWidth / 8][4], const KeyRange (&rows)[2], SharedAddress value_tile,
                                   int first_key) {
   const int quarter = lane_index() % 4;
+  SIATTN_NO_UNROLL
   for (int j = 0; j < kKeys; ++j) {
     const int key = first_key + j;
     const bool sees[2] = {key >= rows[0].first && key < rows[0].last, key >= rows[1].first && key < rows[1].last};
@@ -222,7 +224,8 @@ SIATTN_DEVICE float over_lanes(float sum) {
 
 /// Writes this lane's channels of row g + 8 half, divided by the row's sum.
 template <class T, int kBlocks>
-SIATTN_DEVICE void store_pairs(const Forward& f, std::int64_t row, const float (&out)[kBlocks][4], int half, float sum) {
+SIATTN_DEVICE void store_pairs(const Forward& f, std::int64_t row, const float (&out)[kBlocks][4], int half,
+                               float sum) {
   const int column = 2 * (lane_index() % 4);
   SIATTN_UNROLL
   for (int block = 0; block < kBlocks; ++block) {
