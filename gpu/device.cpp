@@ -92,26 +92,33 @@ Status Device::make_pool() {
 }
 
 Result<CuFunction> Device::kernel(const char* name, std::int64_t shared_bytes) const {
-  const std::lock_guard lock(mutex_);
-  if (const auto found = kernels_.find(name); found != kernels_.end()) return found->second;
-  Result<CuFunction> function = find(name, shared_bytes);
-  if (function) kernels_.emplace(name, *function);
-  return function;
-}
-
-Result<CuFunction> Device::find(const char* name, std::int64_t shared_bytes) const {
   if (shared_bytes > shared_limit_) {
     return Status::unsupported(name_ + " has " + std::to_string(shared_limit_) + " bytes of shared memory for a block: " +
                                name + " needs " + std::to_string(shared_bytes));
   }
+  const std::lock_guard lock(mutex_);
+  auto found = kernels_.find(name);
+  if (found == kernels_.end()) {
+    const Result<CuFunction> function = find(name);
+    if (!function) return function.status();
+    found = kernels_.emplace(name, Kernel{*function, 0}).first;
+  }
+  Kernel& kernel = found->second;
+  if (shared_bytes > kernel.shared_bytes) {
+    Status status = SIATTN_CUDA_CALL(driver_, function_set, kernel.function, kCuMaxDynamicSharedBytes,
+                                     static_cast<int>(shared_bytes));
+    if (!status) return status;
+    kernel.shared_bytes = shared_bytes;
+  }
+  return kernel.function;
+}
+
+Result<CuFunction> Device::find(const char* name) const {
   for (const CuModule module : modules_) {
     CuFunction function = nullptr;
     const CuResult result = driver_.module_function(&function, module, name);
     if (result == kNotFound) continue;
     if (Status status = status_of(driver_, result, call::module_function); !status) return status;
-    Status status = SIATTN_CUDA_CALL(driver_, function_set, function, kCuMaxDynamicSharedBytes,
-                                     static_cast<int>(shared_bytes));
-    if (!status) return status;
     return function;
   }
   return Status(StatusCode::internal, std::string("no kernel ") + name + " for " + name_);

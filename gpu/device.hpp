@@ -42,13 +42,18 @@ class Device {
   int multiprocessors() const noexcept { return multiprocessors_; }
   std::size_t max_pitch() const noexcept { return static_cast<std::size_t>(max_pitch_); }
 
-  /// The kernel of this name, allowed so much dynamic shared memory (the same for a name each time). `unsupported` where a
-  /// block of this device cannot have that much. The context has to be current.
+  /// The kernel of this name, allowed so much dynamic shared memory or more. `unsupported` where a block of this device
+  /// cannot have that much. The context has to be current.
   Result<CuFunction> kernel(const char* name, std::int64_t shared_bytes) const;
 
  private:
+  struct Kernel {
+    CuFunction function;
+    std::int64_t shared_bytes;  ///< that it is allowed
+  };
+
   Status load(std::span<const Image> images);
-  Result<CuFunction> find(const char* name, std::int64_t shared_bytes) const;
+  Result<CuFunction> find(const char* name) const;
   Status make_pool();
 
   const Driver& driver_;
@@ -62,7 +67,7 @@ class Device {
   int max_pitch_ = 0;
   int shared_limit_ = 0;
   mutable std::mutex mutex_;
-  mutable std::map<std::string_view, CuFunction> kernels_;  ///< those asked for so far
+  mutable std::map<std::string_view, Kernel> kernels_;  ///< those asked for so far
 };
 
 /// "NVIDIA H200 (compute capability 9.0)", or why this device will not do.

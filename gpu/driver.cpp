@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu/driver.hpp"
 
+#if defined(SIATTN_HAS_CUDA)
 #include <dlfcn.h>
+#endif
 
 #include <string>
 #include <string_view>
 
 namespace siattn::gpu {
 namespace {
+
+#if !defined(SIATTN_HAS_CUDA)
+
+Result<Driver> load() {
+  return Status::unavailable("this build has no CUDA kernels: nvcc was not found, or SIATTN_CUDA is OFF");
+}
+
+#else
 
 constexpr const char* kLibrary = "libcuda.so.1";
 
@@ -29,6 +39,8 @@ Result<Driver> load() {
   }
   return driver;  // never closed: what it has started does not end before the program
 }
+
+#endif
 
 }  // namespace
 

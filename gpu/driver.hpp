@@ -112,8 +112,8 @@ struct Driver {
 #undef SIATTN_CUDA_MEMBER
 };
 
-/// The functions of libcuda.so.1, loaded once for the life of the program and never initialised here. `unavailable`
-/// where the library or one of the functions is missing, with the loader's words.
+/// The functions of libcuda.so.1, loaded once for the life of the program and not initialised. `unavailable`, with the
+/// loader's words, where the library or one of the functions is missing, and in a build without kernels.
 const Result<Driver>& load_driver();
 
 /// The symbol of each member, as messages quote it: "cuMemAlloc".

@@ -138,6 +138,12 @@ std::int64_t state_bytes(const PreparedAttention& problem) noexcept {
   return rows * splits * (shape.value_dim + 2) * static_cast<std::int64_t>(sizeof(float));
 }
 
+std::int64_t state_bytes(const Forward& f) noexcept {
+  if (f.max_splits == 1) return 0;
+  const std::int64_t slots = std::int64_t{f.batch} * f.query_heads * f.state_rows * f.max_splits;
+  return slots * (f.value_dim + 2) * static_cast<std::int64_t>(sizeof(float));
+}
+
 Forward forward_of(const PreparedAttention& problem, const AttentionTensors& tensors,
                    std::span<const Sequence> sequences, const DeviceArrays& arrays) noexcept {
   const AttentionShape& shape = problem.shape;

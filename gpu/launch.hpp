@@ -51,6 +51,9 @@ std::int64_t sequences_of(const PreparedAttention& problem) noexcept;
 /// Device memory for the states of splits, at most, over all runs of a plan: max, sum and out behind one another.
 std::int64_t state_bytes(const PreparedAttention& problem) noexcept;
 
+/// The same for this very run.
+std::int64_t state_bytes(const Forward& forward) noexcept;
+
 /// Where a plan's and a run's arrays are in device memory.
 struct DeviceArrays {
   const Sequence* sequences = nullptr;
