@@ -13,9 +13,10 @@ namespace siattn::gpu {
 namespace {
 
 /// The device of the context that is current on this thread, else the first. The driver has been initialised.
-CuDevice device_in_use(const Driver& driver) {
+Result<CuDevice> device_in_use(const Driver& driver) {
   CuDevice device = 0;
-  if (driver.context_device(&device) != kCuSuccess) device = 0;  // no context is current
+  if (driver.context_device(&device) == kCuSuccess) return device;
+  if (Status status = SIATTN_CUDA_CALL(driver, device_get, &device, 0); !status) return status;
   return device;
 }
 
@@ -32,7 +33,8 @@ Status CudaBackend::available() const {
   const Result<Driver>& driver = load_();
   if (!driver) return driver.status();
   if (Status status = initialise(*driver); !status) return status;
-  return describe_device(*driver, device_in_use(*driver)).status();
+  const Result<CuDevice> device = device_in_use(*driver);
+  return device ? describe_device(*driver, *device).status() : device.status();
 }
 
 Status CudaBackend::supports(const AttentionProblem& problem) const { return supported_by_kernels(problem); }
@@ -54,11 +56,12 @@ Result<std::shared_ptr<const Device>> CudaBackend::current_device() const {
   const Result<Driver>& driver = load_();
   if (!driver) return driver.status();
   if (Status status = initialise(*driver); !status) return status;
-  const CuDevice number = device_in_use(*driver);
+  const Result<CuDevice> number = device_in_use(*driver);
+  if (!number) return number.status();
   const std::lock_guard lock(mutex_);
-  if (const auto found = devices_.find(number); found != devices_.end()) return found->second;
-  auto device = Device::open(*driver, number, images_);
-  if (device) devices_.emplace(number, *device);
+  if (const auto found = devices_.find(*number); found != devices_.end()) return found->second;
+  auto device = Device::open(*driver, *number, images_);
+  if (device) devices_.emplace(*number, *device);
   return device;
 }
 

@@ -8,8 +8,6 @@
 namespace siattn::gpu {
 namespace {
 
-constexpr CuResult kNoBinaryForThisDevice = 209;
-constexpr CuResult kNotFound = 500;
 /// What the pool keeps between runs: the states and descriptors of decoding, not copies of whole tensors.
 constexpr std::uint64_t kKeptBytes = std::uint64_t{64} << 20;
 
@@ -73,7 +71,7 @@ Status Device::load(std::span<const Image> images) {
   for (const Image& image : images) {
     CuModule module = nullptr;
     const CuResult result = driver_.module_load(&module, image.data);
-    if (result == kNoBinaryForThisDevice) continue;  // kernels that only newer or only older devices run
+    if (result == kCuNoBinary) continue;  // kernels that only newer or only older devices run
     if (Status status = status_of(driver_, result, call::module_load); !status) {
       return Status(status.code(), status.message() + " for the kernels of " + std::string(image.name));
     }
@@ -117,7 +115,7 @@ Result<CuFunction> Device::find(const char* name) const {
   for (const CuModule module : modules_) {
     CuFunction function = nullptr;
     const CuResult result = driver_.module_function(&function, module, name);
-    if (result == kNotFound) continue;
+    if (result == kCuNotFound) continue;
     if (Status status = status_of(driver_, result, call::module_function); !status) return status;
     return function;
   }

@@ -28,6 +28,8 @@ enum : CuResult {
   kCuOutOfMemory = 2,
   kCuNotInitialized = 3,
   kCuNoDevice = 100,
+  kCuNoBinary = 209,  ///< a module holds nothing for this device
+  kCuNotFound = 500,
 };
 
 /// The numbers of cuda.h that are passed or read.
@@ -77,7 +79,6 @@ struct CuCopy2D {
 /// X(member, symbol in libcuda, parameters)
 #define SIATTN_CUDA_FUNCTIONS(X)                                                                                   \
   X(init, cuInit, (unsigned))                                                                                      \
-  X(driver_version, cuDriverGetVersion, (int*))                                                                    \
   X(error_name, cuGetErrorName, (CuResult, const char**))                                                          \
   X(device_count, cuDeviceGetCount, (int*))                                                                        \
   X(device_get, cuDeviceGet, (CuDevice*, int))                                                                     \
