@@ -2,7 +2,7 @@
 # Compiles one .cu to a fat binary and judges what ptxas says of it. A script of gpu/CMakeLists.txt:
 #   cmake -DNVCC= -DFLAGS= -DINCLUDE= -DSOURCE= -DOUTPUT= -DLIMITS= -P compile_kernels.cmake
 # Kernels may not spill, may have no stack, and use no more registers and static shared memory than gpu/limits.txt says.
-execute_process(COMMAND ${NVCC} ${FLAGS} -fatbin -Xptxas -v -I ${INCLUDE} -MD -MF ${OUTPUT}.d -o ${OUTPUT} ${SOURCE}
+execute_process(COMMAND ${NVCC} ${FLAGS} -fatbin -Xptxas -v ${INCLUDE} -MD -MF ${OUTPUT}.d -o ${OUTPUT} ${SOURCE}
                 OUTPUT_VARIABLE log ERROR_VARIABLE log RESULT_VARIABLE status)
 file(WRITE ${OUTPUT}.log "${log}")
 if(NOT status EQUAL 0)

@@ -360,6 +360,11 @@ std::span<const Image> emulated_images() {
   return kImages;
 }
 
+Status finish_streams() {
+  const std::lock_guard lock(state().mutex);
+  return status_of(*load_emulated_driver(), finish_all(), call::synchronize);
+}
+
 std::size_t live_allocations() {
   const std::lock_guard lock(state().mutex);
   return state().allocations.size();

@@ -41,6 +41,8 @@ void reset_driver();
 const Result<Driver>& load_emulated_driver();
 std::span<const Image> emulated_images();
 
+/// Does what all streams hold. Good, or what went wrong.
+Status finish_streams();
 /// Allocations that have not been freed, of both kinds.
 std::size_t live_allocations();
 
