@@ -163,7 +163,7 @@ Forward forward_of(const PreparedAttention& problem, const AttentionTensors& ten
   f.value_dim = static_cast<std::int32_t>(shape.value_dim);
   f.causal = problem.options.mask == Mask::causal;
   f.window = std::min(problem.options.window.value_or(kNoWindow), kNoWindow);
-  f.sinks = problem.options.n_sink;
+  f.sinks = static_cast<std::int32_t>(std::min<std::int64_t>(problem.options.n_sink, shape.kv_len));
   f.sink_scale = problem.tables.sink_scale;
   f.tables = arrays.tables;
   f.entries = std::max<std::int64_t>(problem.tables.t_max - problem.tables.t_min + 1, 0);
@@ -208,7 +208,7 @@ Status launches_of(const Forward& f, DType dtype, Launches* launches) {
     add(shaped<DecodeShape>(decode_entry(dtype, width), packed, width));
   } else {
     const bool wide = std::max(f.head_dim, f.value_dim) > 128;
-    add({plain_entry(dtype, wide), packed, PlainShape::kThreads, PlainShape::kSharedBytes(f.head_dim)});
+    add({plain_entry(dtype, wide), packed, PlainShape::kThreads, PlainShape::shared_bytes(f.head_dim)});
   }
   if (f.max_splits > 1) add({combine_entry(dtype), heads * f.state_rows, kRowThreads, 0});
   for (const Launch& launch : *launches) {

@@ -73,7 +73,7 @@ struct Forward {
 
   bool causal = true;
   std::int64_t window = kNoWindow;  ///< distances below this are seen
-  std::int64_t sinks = 0;           ///< keys below this: L = sink_scale <q, k>
+  std::int32_t sinks = 0;           ///< keys below this: L = sink_scale <q, k>
   float sink_scale = 0;             ///< softmax_scale log2(e)
 
   // LogitTables without its padding: the entry of key j for the query at position p is [t_max - p + j], and is there

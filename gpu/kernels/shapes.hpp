@@ -40,11 +40,12 @@ struct DecodeShape {
 struct PlainShape {
   static constexpr int kWarps = 4;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kKeys = 32;
-  static constexpr int kSlab = 32;  ///< channels of K or V in shared memory at a time
-  static constexpr int kSharedBytes(int head_dim) noexcept {
-    const int width = divide_up(head_dim, kSlab) * kSlab;
-    return 4 * (kPackedRows * width + kKeys * (kSlab + 1));
+  static constexpr int kKeys = 32;  ///< one for each lane
+  static constexpr int kSlab = 64;  ///< channels of K or V in shared memory at a time
+  static constexpr int kSlabStride = kSlab + 1;
+  /// Queries, a slab, weights.
+  static constexpr int shared_bytes(int head_dim) noexcept {
+    return 4 * (kPackedRows * divide_up(head_dim, kSlab) * kSlab + kKeys * kSlabStride + kPackedRows * kKeys);
   }
 };
 
