@@ -62,6 +62,12 @@ class CpuBackend final : public Backend {
     return {};
   }
 
+  Status run_slice(const PreparedAttention& problem, const AttentionTensors& tensors, std::span<std::byte> workspace,
+                   Slice slice) const noexcept override {
+    run_on(*isa_.kernels, nullptr, problem, tensors, workspace, &slice);
+    return {};
+  }
+
  private:
   const Isa& isa_;
 };

@@ -48,7 +48,7 @@ class WrongBackend final : public Backend {
     if (mistake_ == Mistake::tau_one_percent_off && transform != nullptr) {
       for (double& tau : transform->tau.values) tau *= 1.01;
       auto tables = dispatch::compile_tables(*taken, log_base());
-      if (tables) taken->tables = *std::move(tables);
+      if (tables) taken->tables = std::make_shared<LogitTables>(*std::move(tables));
     }
     return std::shared_ptr<const void>(std::move(taken));
   }

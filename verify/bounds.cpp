@@ -41,8 +41,8 @@ LogitError logit_error(const AttentionProblem& problem, const AttentionTensors& 
   double flushed = 0;
   const auto subnormal = [](double x) { return x != 0 && std::abs(x) < 0x1p-126; };
   for (std::int64_t d = 0; d < shape.head_dim; ++d) {
-    const double q = reference::element<double>(tensors.query, b, h, i, d);
-    const double k = reference::element<double>(tensors.key, b, g, j, d);
+    const double q = reference::query_element<double>(tensors, tensors.query, b, h, i, d);
+    const double k = reference::key_element<double>(tensors, b, g, j, d);
     products += std::abs(q * k);
     if (numerics.flushes_operands && (subnormal(q) || subnormal(k))) flushed += std::abs(q * k);
   }
@@ -127,7 +127,7 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
     double largest = 0;
     double farthest = 0;
     for (std::size_t k = 0; k < keys.size(); ++k) {
-      const double v = reference::element<double>(tensors.value, b, g, keys[k], c);
+      const double v = reference::value_element<double>(tensors, b, g, keys[k], c);
       const double weight = row.weights[keys[k]];
       from_weights += times(weight_error[k], std::abs(v - o));
       absolute += times(weight, std::abs(v));

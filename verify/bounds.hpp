@@ -70,6 +70,7 @@ constexpr Rounding rounding_of(DType dtype) noexcept {
     case DType::float64: return {0x1p-53, 0};
     case DType::bfloat16: return {0x1p-8, 0x1p-134};
     case DType::float16: return {0x1p-11, 0x1p-25};
+    case DType::int8: break;  // no output has it
   }
   return {0, 0};
 }

@@ -19,6 +19,7 @@ double largest_of(DType dtype) {
     case DType::float64: return 0x1.fffffffffffffp1023;
     case DType::bfloat16: return 0x1.fep127;
     case DType::float16: return 65504;
+    case DType::int8: break;
   }
   return 0;
 }
@@ -55,11 +56,11 @@ class RowComparer {
     const RowBound bound = forward_bound(problem_, tensors_, transform_, numerics_, b, h, i, row);
     for (std::int64_t c = 0; c < problem_.shape.value_dim; ++c) {
       const auto k = static_cast<std::size_t>(c);
-      element(reference::element<double>(tensors_.out, b, h, i, c), out_[k], bound.out[k], tensors_.out.dtype,
+      element(reference::query_element<double>(tensors_, tensors_.out, b, h, i, c), out_[k], bound.out[k], tensors_.out.dtype,
               {b, h, i, c});
     }
     if (tensors_.lse.data != nullptr) {
-      element(reference::element<double>(tensors_.lse, b, h, i, 0), row.lse, bound.lse, tensors_.lse.dtype,
+      element(reference::query_element<double>(tensors_, tensors_.lse, b, h, i, 0), row.lse, bound.lse, tensors_.lse.dtype,
               {b, h, i, -1});
     }
   }

@@ -18,6 +18,7 @@ void store(std::byte* at, DType dtype, double value) {
     case DType::float64: return put(value);
     case DType::bfloat16: return put(to_bfloat16(value));
     case DType::float16: return put(to_float16(value));
+    case DType::int8: return put(static_cast<std::int8_t>(std::lround(value)));
   }
 }
 

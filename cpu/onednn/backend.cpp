@@ -48,6 +48,9 @@ class OneDnnBackend final : public Backend {
     if (problem.dtype == DType::bfloat16 && !detect_cpu().avx512_bf16) {
       return Status::unsupported("dtype = bf16: backend onednn needs a processor with avx512_bf16; use the backend cpu");
     }
+    if (problem.kv_dtype == DType::int8) {
+      return Status::unsupported("kv_dtype = i8: backend onednn takes keys and values of the query's type; use the backend cpu");
+    }
     return supported_by_kernels("backend onednn", problem);
   }
 
@@ -55,7 +58,7 @@ class OneDnnBackend final : public Backend {
     // docs/performance.md: float32 is slower than the fused kernels, bfloat16 by AMX faster from some 32 rows on that
     // share a kv head.
     const AttentionShape& shape = problem.shape;
-    return problem.dtype == DType::bfloat16 && detect_cpu().amx_bf16 &&
+    return problem.dtype == DType::bfloat16 && problem.kv_dtype != DType::int8 && detect_cpu().amx_bf16 &&
            shape.query_heads / shape.kv_heads * shape.query_len >= kLeastRows;
   }
   bool allocates() const noexcept override { return true; }
@@ -77,12 +80,19 @@ class OneDnnBackend final : public Backend {
 
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,
              std::span<std::byte> workspace) const noexcept override {
-    return run_on(*isa_.kernels, products(problem), problem, tensors, workspace)
-               ? Status{}
-               : Status(StatusCode::out_of_memory, "oneDNN could not run a matmul: out of memory");
+    return status_of(run_on(*isa_.kernels, products(problem), problem, tensors, workspace));
+  }
+
+  Status run_slice(const PreparedAttention& problem, const AttentionTensors& tensors, std::span<std::byte> workspace,
+                   Slice slice) const noexcept override {
+    return status_of(run_on(*isa_.kernels, products(problem), problem, tensors, workspace, &slice));
   }
 
  private:
+  static Status status_of(bool good) {
+    return good ? Status{} : Status(StatusCode::out_of_memory, "oneDNN could not run a matmul: out of memory");
+  }
+
   static constexpr std::int64_t kLeastRows = 32;
 
   static const Products* products(const PreparedAttention& problem) noexcept {
