@@ -62,7 +62,7 @@ class Run {
         problem_(problem),
         host_(tensors),
         seen_(tensors),
-        stream_(nullptr),
+        stream_(static_cast<CuStream>(tensors.stream)),
         scratch_(device_, stream_) {}
 
   Status run();
@@ -83,12 +83,14 @@ class Run {
     return status;
   }
 
+  template <class T>
+  Status upload(std::span<T> array, std::size_t offset) const;
   template <class View>
   Status place(Operand& operand, const View& host, View& seen);
   Status place_all();
   Status copy_all_in();
   Status launch_all(const Forward& forward);
-  Status enqueue(std::span<const Sequence> sequences);
+  Status enqueue(std::span<const Sequence> sequences, std::span<const std::int32_t> pages);
 
   const PlanState& state_;
   const Device& device_;
@@ -99,6 +101,14 @@ class Run {
   Scratch scratch_;
   std::array<Operand, 5> operands_{{{"query"}, {"key"}, {"value"}, {"out"}, {"lse"}}};
 };
+
+/// Of pageable memory, which has been read when this returns.
+template <class T>
+Status Run::upload(std::span<T> array, std::size_t offset) const {
+  if (array.empty()) return {};
+  return SIATTN_CUDA_CALL(device_.driver(), copy_to_device, scratch_.at(offset), array.data(), array.size_bytes(),
+                          stream_);
+}
 
 /// Says where the tensor lies; reserves room for a copy and gives the view the copy's strides.
 template <class View>
@@ -153,22 +163,21 @@ Status Run::copy_all_in() {
 }
 
 /// Everything but waiting.
-Status Run::enqueue(std::span<const Sequence> sequences) {
+Status Run::enqueue(std::span<const Sequence> sequences, std::span<const std::int32_t> pages) {
   const std::size_t sequences_at = scratch_.reserve(sequences.size_bytes());
+  const std::size_t pages_at = scratch_.reserve(pages.size_bytes());
   const Forward extents = forward_of(problem_, seen_, sequences, {});
   const std::size_t states_at = scratch_.reserve(static_cast<std::size_t>(state_bytes(extents)));
   Status status = scratch_.allocate();
   if (status) status = copy_all_in();
-  if (status && !sequences.empty()) {
-    // Pageable memory: it has been read when this returns.
-    status = SIATTN_CUDA_CALL(device_.driver(), copy_to_device, scratch_.at(sequences_at), sequences.data(),
-                              sequences.size_bytes(), stream_);
-  }
+  if (status) status = upload(sequences, sequences_at);
+  if (status) status = upload(pages, pages_at);
   if (!status) return status;
   DeviceArrays arrays;
   arrays.sequences = scratch_.array<const Sequence>(sequences_at);
   arrays.tables = state_.tables();
   arrays.row_factors = state_.row_factors();
+  if (!host_.pages.empty()) arrays.pages = scratch_.array<const std::int32_t>(pages_at);
   arrays.states = scratch_.array<void>(states_at);
   status = launch_all(forward_of(problem_, seen_, sequences, arrays));
   if (!status) return status;
@@ -179,9 +188,9 @@ Status Run::enqueue(std::span<const Sequence> sequences) {
 
 Status Run::run() {
   if (Status status = place_all(); !status) return status;
-  std::vector<Sequence> sequences;
-  for (std::int64_t b = 0; b < sequences_of(problem_); ++b) sequences.push_back(sequence_of(problem_, seen_, b));
-  Status status = enqueue(sequences);
+  std::vector<Sequence> sequences = sequences_of(problem_, seen_);
+  const std::vector<std::int32_t> pages = pages_of(seen_, sequences);
+  Status status = enqueue(sequences, pages);
   // Also after an error: page-locked memory may still be read or written.
   if (std::ranges::any_of(operands_, &Operand::copied)) {
     Status waited = SIATTN_CUDA_CALL(device_.driver(), synchronize, stream_);
@@ -218,11 +227,11 @@ Result<std::shared_ptr<const PlanState>> PlanState::create(std::shared_ptr<const
                                                            const PreparedAttention& problem) {
   if (Status status = find_kernels(*device, problem); !status) return status;
   auto state = std::make_shared<PlanState>();
-  const std::vector<Entry> tables = device_tables(problem.tables, problem.shape.query_heads);
+  const std::vector<Entry> tables = device_tables(*problem.tables, problem.shape.query_heads);
   auto uploaded = DeviceMemory::create(device, tables.size() * sizeof(Entry), tables.data());
   if (!uploaded) return uploaded.status();
   state->tables_ = *std::move(uploaded);
-  if (const std::vector<float>& factors = problem.tables.row_factors; !factors.empty()) {
+  if (const std::vector<float>& factors = problem.tables->row_factors; !factors.empty()) {
     uploaded = DeviceMemory::create(device, factors.size() * sizeof(float), factors.data());
     if (!uploaded) return uploaded.status();
     state->row_factors_ = *std::move(uploaded);
