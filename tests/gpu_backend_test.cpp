@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "tests/device_backends.hpp"
 #include "tests/emulated_backends.hpp"
 #include "tests/support.hpp"
 
@@ -197,6 +198,21 @@ TEST_F(GpuBackend, WithoutLse) {
   tensors.lse.data = nullptr;
   ASSERT_TRUE(run(p, tensors));
   EXPECT_EQ(bits_of(data).out, with.out);
+}
+
+/// What the check on a device uses to put tensors there.
+TEST_F(GpuBackend, TensorsPutIntoDeviceMemoryByteForByte) {
+  const OnDeviceBackend on_device(backend);
+  for (const Placement& placement : {Placement{}, Placement{.heads_inside = true, .row_padding = 3, .misalignment = 1}}) {
+    const AttentionProblem p = problem(DType::bfloat16, 20, 40, 9);
+    ProblemData data = gaussian(p, placement);
+    const auto plan = AttentionPlan::create_on(on_device, p);
+    ASSERT_TRUE(plan);
+    emulator::driver_control().calls.clear();
+    ASSERT_TRUE(plan->run(data.tensors(), {}));
+    EXPECT_EQ(count("cuMemcpy2DAsync_v2"), 0) << "the backend made copies";
+    EXPECT_TRUE(agrees(backend, data));
+  }
 }
 
 // ---- Devices, contexts, threads -------------------------------------------------------------------------------------
