@@ -87,7 +87,7 @@ class OnDeviceBackend final : public Backend {
     if (!current.status()) return current.status();
     AttentionTensors moved = tensors;
     std::array<SpanOnDevice, 5> spans;
-    const auto put = [&, n = std::size_t{0}](auto& view) mutable -> Status {
+    auto put = [&, n = std::size_t{0}](auto& view) mutable -> Status {
       SpanOnDevice& span = spans[n++];
       if (view.data == nullptr) return {};
       Status status = span.create(device, view);
