@@ -39,6 +39,8 @@ using SharedAddress = std::uint32_t;
 #define SIATTN_DEVICE __device__ __forceinline__
 /// Before a loop with constant bounds: unroll it wholly, so that arrays indexed in it stay in registers.
 #define SIATTN_UNROLL _Pragma("unroll")
+/// Before a loop that is seldom run: keep it small.
+#define SIATTN_NO_UNROLL _Pragma("unroll 1")
 /// Defines the entry `name` of a kernel with one plain struct `params`: SIATTN_KERNEL(name, most threads of a block,
 /// blocks wanted on a multiprocessor, struct) { body(params); }
 #define SIATTN_KERNEL(name, threads, blocks, Params) \

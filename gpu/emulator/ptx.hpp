@@ -12,6 +12,7 @@
 
 #define SIATTN_DEVICE inline
 #define SIATTN_UNROLL
+#define SIATTN_NO_UNROLL
 #define SIATTN_KERNEL(name, threads, blocks, Params)                                                                 \
   static void name##_body(const Params& params);                                                                     \
   static const siattn::gpu::emulator::Kernel name##_kernel(                                                          \

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/launch.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "gpu/kernels/shapes.hpp"
+
+namespace siattn::gpu {
+namespace {
+
+bool uses_tensor_cores(DType dtype, std::int64_t head_dim, std::int64_t value_dim) noexcept {
+  return dtype != DType::float32 && std::max(head_dim, value_dim) <= kMaxTensorCoreDim;
+}
+
+/// Every row of the tensor consists of whole 16-byte vectors at multiples of 16 bytes.
+bool whole_vectors(const TensorView& x) noexcept {
+  const auto vector = static_cast<std::int64_t>(16 / size_of(x.dtype));
+  const bool extents = x.strides[0] % vector == 0 && x.strides[1] % vector == 0 && x.strides[2] % vector == 0 &&
+                       x.shape[3] % vector == 0;
+  return extents && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0;
+}
+
+bool whole_words(const MutableTensorView& x) noexcept {
+  const bool even = x.strides[0] % 2 == 0 && x.strides[1] % 2 == 0 && x.strides[2] % 2 == 0 && x.shape[3] % 2 == 0;
+  return even && reinterpret_cast<std::uintptr_t>(x.data) % 4 == 0;
+}
+
+Rows rows_of(const TensorView& x) noexcept {
+  return {x.data, x.strides[1], x.strides[2], x.strides[0], whole_vectors(x)};
+}
+
+/// The entry of this kernel for this type and width.
+const char* prefill_entry(DType dtype, int width) noexcept {
+  if (dtype == DType::bfloat16) {
+    return width == 64 ? "siattn_prefill_bf16_64" : width == 96 ? "siattn_prefill_bf16_96" : "siattn_prefill_bf16_128";
+  }
+  return width == 64 ? "siattn_prefill_f16_64" : width == 96 ? "siattn_prefill_f16_96" : "siattn_prefill_f16_128";
+}
+
+const char* decode_entry(DType dtype, int width) noexcept {
+  if (dtype == DType::bfloat16) {
+    return width == 64 ? "siattn_decode_bf16_64" : width == 96 ? "siattn_decode_bf16_96" : "siattn_decode_bf16_128";
+  }
+  return width == 64 ? "siattn_decode_f16_64" : width == 96 ? "siattn_decode_f16_96" : "siattn_decode_f16_128";
+}
+
+const char* plain_entry(DType dtype, bool wide) noexcept {
+  switch (dtype) {
+    case DType::bfloat16: return "siattn_plain_bf16_512";  // narrower: tensor cores
+    case DType::float16: return "siattn_plain_f16_512";
+    default: return wide ? "siattn_plain_f32_512" : "siattn_plain_f32_128";
+  }
+}
+
+const char* combine_entry(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::bfloat16: return "siattn_combine_bf16";
+    case DType::float16: return "siattn_combine_f16";
+    default: return "siattn_combine_f32";
+  }
+}
+
+const char* fill_entry(DType dtype) noexcept {
+  return dtype == DType::float32 ? "siattn_fill_f32" : "siattn_fill_16";  // zeros of both 16-bit types are the same
+}
+
+/// A kernel of four bytes' worth of constants, by width.
+template <template <int> class Shape>
+Launch shaped(const char* entry, std::int64_t blocks, int width) noexcept {
+  const int bytes = width == 64   ? Shape<64>::kSharedBytes
+                    : width == 96 ? Shape<96>::kSharedBytes
+                                  : Shape<128>::kSharedBytes;
+  return {entry, blocks, Shape<64>::kThreads, bytes};
+}
+
+int prefill_queries(int width) noexcept {
+  return width == 64 ? PrefillShape<64>::kQueries : PrefillShape<128>::kQueries;
+}
+static_assert(PrefillShape<96>::kQueries == PrefillShape<128>::kQueries);
+
+/// Queries of a sequence that decodes, at most.
+std::int64_t most_decode_queries(std::int64_t query_len) noexcept {
+  return std::min<std::int64_t>(query_len, std::max(kDecodeQueries, kPackedRows));
+}
+
+}  // namespace
+
+Status supported_by_kernels(const AttentionProblem& problem) {
+  if (problem.dtype == DType::float64) {
+    return {StatusCode::unsupported, "backend cuda computes f32, bf16 and f16, not f64"};
+  }
+  const std::int64_t dim = std::max(problem.shape.head_dim, problem.shape.value_dim);
+  if (dim > kMaxDim) {
+    const char* const name = problem.shape.head_dim > kMaxDim ? "head_dim " : "value_dim ";
+    return {StatusCode::unsupported, "backend cuda takes " + std::string(name) + "up to " + std::to_string(kMaxDim) +
+                                         ", not " + std::to_string(dim)};
+  }
+  return {};
+}
+
+std::vector<Entry> device_tables(const LogitTables& tables, std::int64_t query_heads) {
+  const std::int64_t entries = std::max<std::int64_t>(tables.t_max - tables.t_min + 1, 0);
+  const std::int64_t heads = tables.scales_per_head || tables.shifts_per_head ? query_heads : 1;
+  std::vector<Entry> list;
+  list.reserve(static_cast<std::size_t>(heads * entries));
+  for (std::int64_t h = 0; h < heads; ++h) {
+    for (std::int64_t i = 0; i < entries; ++i) list.push_back({tables.scale(h)[i], tables.shift(h)[i]});
+  }
+  return list;
+}
+
+Sequence sequence_of(const PreparedAttention& problem, const AttentionTensors& tensors, std::int64_t b) noexcept {
+  const SequenceBounds bounds = sequence_bounds(problem, tensors, b);
+  Sequence s;
+  s.query = b * tensors.query.strides[0];
+  s.key = b * tensors.key.strides[0];
+  s.value = b * tensors.value.strides[0];
+  s.out = b * tensors.out.strides[0];
+  s.lse = tensors.lse.data == nullptr ? 0 : b * tensors.lse.strides[0];
+  s.query_offset = bounds.query_offset;
+  s.query_len = static_cast<std::int32_t>(bounds.query_len);
+  s.query_rows = static_cast<std::int32_t>(problem.shape.query_len);
+  s.kv_len = static_cast<std::int32_t>(bounds.kv_len);
+  return s;
+}
+
+std::int64_t sequences_of(const PreparedAttention& problem) noexcept { return problem.shape.batch; }
+
+std::int64_t state_bytes(const PreparedAttention& problem) noexcept {
+  const AttentionShape& shape = problem.shape;
+  // A window that begins amid an aligned block of keys makes that block one of its keys.
+  const std::int64_t splits =
+      std::min<std::int64_t>(divide_up<std::int64_t>(shape.kv_len + kKeyAlignment, kSplitKeys), kMaxSplits);
+  if (splits == 1) return 0;
+  const std::int64_t rows = shape.batch * shape.query_heads * most_decode_queries(shape.query_len);
+  return rows * splits * (shape.value_dim + 2) * static_cast<std::int64_t>(sizeof(float));
+}
+
+Forward forward_of(const PreparedAttention& problem, const AttentionTensors& tensors,
+                   std::span<const Sequence> sequences, const DeviceArrays& arrays) noexcept {
+  const AttentionShape& shape = problem.shape;
+  const std::int64_t group = shape.query_heads / shape.kv_heads;
+  const bool tensor_cores = uses_tensor_cores(problem.dtype, shape.head_dim, shape.value_dim);
+  Forward f;
+  f.query = rows_of(tensors.query);
+  f.key = rows_of(tensors.key);
+  f.value = rows_of(tensors.value);
+  f.out = {tensors.out.data, tensors.out.strides[1], tensors.out.strides[2], whole_words(tensors.out)};
+  f.lse = {tensors.lse.data, tensors.lse.strides[1], tensors.lse.strides[2], false};
+  f.sequences = arrays.sequences;
+  f.batch = static_cast<std::int32_t>(sequences.size());
+  f.query_heads = static_cast<std::int32_t>(shape.query_heads);
+  f.kv_heads = static_cast<std::int32_t>(shape.kv_heads);
+  f.head_dim = static_cast<std::int32_t>(shape.head_dim);
+  f.value_dim = static_cast<std::int32_t>(shape.value_dim);
+  f.causal = problem.options.mask == Mask::causal;
+  f.window = std::min(problem.options.window.value_or(kNoWindow), kNoWindow);
+  f.sinks = static_cast<std::int32_t>(std::min<std::int64_t>(problem.options.n_sink, shape.kv_len));
+  f.sink_scale = problem.tables.sink_scale;
+  f.tables = arrays.tables;
+  f.entries = std::max<std::int64_t>(problem.tables.t_max - problem.tables.t_min + 1, 0);
+  f.t_max = problem.tables.t_max;
+  f.tables_per_head = problem.tables.scales_per_head || problem.tables.shifts_per_head;
+  f.row_factors = arrays.row_factors;
+  f.row_factor_count = problem.tables.row_factor_count;
+  f.row_factors_per_head = problem.tables.row_factors_per_head;
+  const int tile = prefill_queries(tensor_core_width(f.head_dim, f.value_dim));
+  for (const Sequence& s : sequences) {
+    if (s.query_rows > s.query_len) f.fill_rows = std::max(f.fill_rows, s.query_rows);
+    if (s.query_len == 0) continue;
+    if (tensor_cores && !decodes(s.query_len, group)) {
+      f.query_tiles = std::max(f.query_tiles, divide_up(s.query_len, tile));
+      continue;
+    }
+    const std::int64_t blocks = divide_up<std::int64_t>(s.query_len * group, kPackedRows);
+    f.row_blocks = std::max(f.row_blocks, static_cast<std::int32_t>(blocks));
+    const Splits splits = splits_of(f.causal, f.window, s, group);
+    f.max_splits = std::max(f.max_splits, splits.count);
+    if (splits.count > 1) f.state_rows = std::max(f.state_rows, s.query_len);
+  }
+  const std::int64_t slots = std::int64_t{f.batch} * f.query_heads * f.state_rows * f.max_splits;
+  f.state_max = static_cast<float*>(arrays.states);
+  f.state_sum = f.state_max + slots;
+  f.state_out = f.state_sum + slots;
+  return f;
+}
+
+Status launches_of(const Forward& f, DType dtype, Launches* launches) {
+  const bool tensor_cores = uses_tensor_cores(dtype, f.head_dim, f.value_dim);
+  const int width = tensor_core_width(f.head_dim, f.value_dim);
+  const std::int64_t heads = std::int64_t{f.batch} * f.query_heads;
+  const std::int64_t packed = std::int64_t{f.batch} * f.kv_heads * f.row_blocks * f.max_splits;
+  *launches = {};
+  const auto add = [&](const Launch& launch) {
+    if (launch.blocks > 0) launches->list[static_cast<std::size_t>(launches->count++)] = launch;
+  };
+  add({fill_entry(dtype), divide_up<std::int64_t>(heads * f.fill_rows, kRowThreads), kRowThreads, 0});
+  if (tensor_cores) {
+    add(shaped<PrefillShape>(prefill_entry(dtype, width), heads * f.query_tiles, width));
+    add(shaped<DecodeShape>(decode_entry(dtype, width), packed, width));
+  } else {
+    const bool wide = std::max(f.head_dim, f.value_dim) > 128;
+    add({plain_entry(dtype, wide), packed, PlainShape::kThreads, PlainShape::shared_bytes(f.head_dim)});
+  }
+  if (f.max_splits > 1) add({combine_entry(dtype), heads * f.state_rows, kRowThreads, 0});
+  for (const Launch& launch : *launches) {
+    if (launch.blocks > std::numeric_limits<std::int32_t>::max()) {
+      return {StatusCode::unsupported,
+              "backend cuda: " + std::to_string(launch.blocks) + " blocks of " + launch.entry + " are beyond 2^31 - 1"};
+    }
+  }
+  return {};
+}
+
+}  // namespace siattn::gpu
