@@ -95,10 +95,10 @@ class FullMatrix final : public Backend {
   int default_threads() const noexcept override { return std::max(1, omp_get_max_threads()); }
   bool allocates() const noexcept override { return true; }
 
-  std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
+  Result<std::shared_ptr<const void>> prepare(const PreparedAttention& problem) const override {
     std::shared_ptr<const Products> products;
     with_threads(problem.threads, [&] { products = std::make_shared<Products>(problem); });
-    return products;
+    return std::shared_ptr<const void>(std::move(products));
   }
 
   std::size_t workspace_bytes(const PreparedAttention& problem) const noexcept override {
@@ -113,14 +113,15 @@ class FullMatrix final : public Backend {
     std::size_t space = workspace.size();
     cpu::Layout layout(static_cast<std::byte*>(std::align(64, 1, start, space)));
     const Memory memory(layout, problem);
-    const cpu::Run run{*best()->kernels, nullptr, problem, tensors, cpu::element_of(problem.dtype), nullptr};
+    const cpu::Element element = cpu::element_of(problem.dtype);
+    const cpu::Run run{*best()->kernels, nullptr, problem, tensors, element, element, nullptr, nullptr};
     const auto& products = *static_cast<const Products*>(problem.state.get());
     dnnl::stream stream(products.engine);
     const std::int64_t group = problem.shape.query_heads / problem.shape.kv_heads;
     with_threads(problem.threads, [&] {
       for (std::int64_t b = 0; b < problem.shape.batch; ++b) {
         for (std::int64_t h = 0; h < problem.shape.query_heads; ++h) {
-          const auto at = [&](const TensorView& x, std::int64_t head) { return cpu::row_address(x, b, head, 0); };
+          const auto at = [&](const TensorView& x, std::int64_t head) { return cpu::row_address(tensors, x, b, head, 0); };
           products.scores.run(products.engine, stream, at(tensors.query, h), at(tensors.key, h / group), memory.logits);
           soften(run, memory, b, h);
           products.weigh.run(products.engine, stream, memory.weights, at(tensors.value, h / group), memory.out);
@@ -172,9 +173,9 @@ class FullMatrix final : public Backend {
       std::fill_n(memory.maximum + first, kRows, -std::numeric_limits<float>::infinity());
       std::fill_n(memory.sum + first * 16, kRows * 16, 0.0F);
       cpu::Tile tile{};
-      tile.sink_scale = run.problem.tables.sink_scale;
+      tile.sink_scale = run.problem.tables->sink_scale;
       tile.sinks = cpu::sinks_in_chunk(run.problem.options, 0, keys);
-      tile.has_factors = !run.problem.tables.row_factors.empty();
+      tile.has_factors = !run.problem.tables->row_factors.empty();
       cpu::set_rows(tile, rows, query_rows, static_cast<std::int32_t>(n), 0, keys);
       tile.logits = memory.logits + first * keys;
       tile.logits_stride = keys;

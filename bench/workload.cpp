@@ -60,7 +60,7 @@ std::size_t round_up(std::size_t n) { return (n + kAlignment - 1) / kAlignment *
 void Workload::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
 
 Result<std::unique_ptr<Workload>> Workload::create(const WorkloadSpec& spec) {
-  auto plan = spec.on != nullptr ? AttentionPlan::create_on(*spec.on, spec.problem, spec.threads)
+  auto plan = spec.on != nullptr ? AttentionPlan::create_on(*spec.on, spec.problem, {spec.backend, spec.threads})
                                  : AttentionPlan::create(spec.problem, {spec.backend, spec.threads});
   if (!plan) return plan.status();
   auto workload = std::make_unique<Workload>(spec, *std::move(plan));

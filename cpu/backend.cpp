@@ -30,7 +30,7 @@ class CpuBackend final : public Backend {
 
   Status available() const override {
     const Result<std::string_view> cap = isa_cap_from_environment();
-    return cap ? usable(isa_, detect_cpu(), *cap) : cap.status();
+    return cap ? usable(isa_, this_cpu(), *cap) : cap.status();
   }
 
   Status supports(const AttentionProblem& problem) const override {
@@ -59,6 +59,12 @@ class CpuBackend final : public Backend {
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,
              std::span<std::byte> workspace) const noexcept override {
     run_on(*isa_.kernels, nullptr, problem, tensors, workspace);
+    return {};
+  }
+
+  Status run_slice(const PreparedAttention& problem, const AttentionTensors& tensors, std::span<std::byte> workspace,
+                   Slice slice) const noexcept override {
+    run_on(*isa_.kernels, nullptr, problem, tensors, workspace, &slice);
     return {};
   }
 

@@ -22,8 +22,14 @@ struct CpuFeatures {
   bool neon = false;    ///< AArch64, where it is part of the base architecture
 };
 
-/// The machine that this runs on.
+/// The machine that this runs on, asked: on a virtual one that takes some ten microseconds.
 CpuFeatures detect_cpu() noexcept;
+
+/// The same, asked once.
+inline const CpuFeatures& this_cpu() noexcept {
+  static const CpuFeatures features = detect_cpu();
+  return features;
+}
 
 }  // namespace siattn::cpu
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cpu/chunk.hpp"
 #include "cpu/sequence.hpp"
 
 namespace siattn::cpu {
@@ -21,6 +22,7 @@ constexpr std::int64_t kSlotsPerThread = 16;
 
 /// Splits are numbered by (sequence, kv head, split) and computed in waves of `slots`.
 struct Cut {
+  std::int64_t sequences = 0;
   std::int64_t rows = 0;    ///< of an item, at most
   std::int64_t splits = 0;  ///< of an item
   std::int64_t items = 0;
@@ -28,20 +30,36 @@ struct Cut {
   int threads = 1;  ///< no more than there are splits
 };
 
-Cut cut(const PreparedAttention& problem) noexcept {
+/// For so many sequences, the longest of which has so many keys.
+Cut cut(const PreparedAttention& problem, std::int64_t sequences, std::int64_t longest) noexcept {
   const AttentionShape& shape = problem.shape;
   const std::int64_t group = shape.query_heads / shape.kv_heads;
   Cut c;
+  c.sequences = sequences;
   c.rows = std::min<std::int64_t>(group * shape.query_len, kMaxStreamRows);
-  c.splits = std::max<std::int64_t>(divide_up(shape.kv_len, kSplit), 1);
-  c.items = shape.batch * shape.kv_heads;
+  c.splits = std::max<std::int64_t>(divide_up(longest, kSplit), 1);
+  c.items = sequences * shape.kv_heads;
   c.threads = static_cast<int>(std::clamp<std::int64_t>(c.items * c.splits, 1, problem.threads));
-  c.slots = std::min(c.items * c.splits, kSlotsPerThread * c.threads);
+  c.slots = kSlotsPerThread * c.threads;
   return c;
+}
+
+Cut most(const PreparedAttention& problem) noexcept { return cut(problem, problem.shape.batch, problem.shape.kv_len); }
+
+/// What a run brings: fewer splits than the plan has memory for, or as many.
+Cut cut_of(const Run& run) noexcept {
+  const std::int64_t count = sequences(run.problem, run.tensors);
+  std::int64_t longest = 0;
+  for (std::int64_t b = 0; b < count; ++b) {
+    const SequenceBounds s = sequence_bounds(run.problem, run.tensors, b);
+    if (streams(run.problem, s)) longest = std::max(longest, s.kv_len);
+  }
+  return cut(run.problem, count, longest);
 }
 
 /// The arrays of one thread.
 struct Scratch {
+  Chunk keys;
   QueryRow* query_row;
   Row* row;
   float* query;
@@ -52,7 +70,8 @@ struct Scratch {
 
 Scratch scratch(Layout& layout, const Kernels& kernels, const PreparedAttention& problem, const Cut& c) noexcept {
   const std::int64_t padded = round_up(c.rows, kernels.lanes);
-  return {layout.take<QueryRow>(c.rows),
+  return {Chunk::take(layout),
+          layout.take<QueryRow>(c.rows),
           layout.take<Row>(c.rows),
           layout.take<float>(c.rows * round_up(problem.shape.head_dim, kernels.lanes)),
           layout.take<float>(c.rows * kLogitsStride),
@@ -107,6 +126,7 @@ struct Item {
   std::int64_t group;
   SequenceBounds bounds;
   std::int32_t rows;
+  std::int64_t splits;  ///< that hold keys, at least one: the states of others would be empty
 
   std::int64_t head(std::int64_t r) const noexcept { return kv_head * group + r / bounds.query_len; }
   std::int64_t query(std::int64_t r) const noexcept { return r % bounds.query_len; }
@@ -120,6 +140,7 @@ Item item_at(const Run& run, std::int64_t index) noexcept {
   item.group = shape.query_heads / shape.kv_heads;
   item.bounds = sequence_bounds(run.problem, run.tensors, item.b);
   item.rows = streams(run.problem, item.bounds) ? static_cast<std::int32_t>(item.group * item.bounds.query_len) : 0;
+  item.splits = std::max<std::int64_t>(divide_up(item.bounds.kv_len, kSplit), 1);
   return item;
 }
 
@@ -130,7 +151,7 @@ void clear(const State& state, const Kernels& kernels, std::int64_t rows) noexce
 }
 
 /// The attention state of an item over the keys of one split.
-void compute(const Run& run, const Item& item, std::int64_t split, const State& state, const Scratch& mine) noexcept {
+void compute(const Run& run, const Item& item, std::int64_t split, const State& state, Scratch& mine) noexcept {
   const Kernels& kernels = run.kernels;
   const AttentionShape& shape = run.problem.shape;
   clear(state, kernels, item.rows);
@@ -141,15 +162,15 @@ void compute(const Run& run, const Item& item, std::int64_t split, const State& 
     mine.query_row[r] = query_row(run.problem, item.bounds, item.head(r), item.query(r));
     first = std::min(first, mine.query_row[r].keys.first);
     last = std::max(last, mine.query_row[r].keys.last);
-    kernels.widen[run.element](row_address(run.tensors.query, item.b, item.head(r), item.query(r)),
+    kernels.widen[run.element](row_address(run.tensors, run.tensors.query, item.b, item.head(r), item.query(r)),
                                mine.query + r * width, shape.head_dim);
     std::fill(mine.query + r * width + shape.head_dim, mine.query + (r + 1) * width, 0.0F);
   }
   Tile tile{};
   tile.head_dim = shape.head_dim;
   tile.value_dim = shape.value_dim;
-  tile.sink_scale = run.problem.tables.sink_scale;
-  tile.has_factors = !run.problem.tables.row_factors.empty();
+  tile.sink_scale = run.problem.tables->sink_scale;
+  tile.has_factors = !run.problem.tables->row_factors.empty();
   tile.query = mine.query;
   tile.logits = mine.logits;
   tile.logits_stride = kLogitsStride;
@@ -165,11 +186,10 @@ void compute(const Run& run, const Item& item, std::int64_t split, const State& 
     const std::int64_t keys = std::min(kChunk, end - chunk);
     if (!set_rows(tile, mine.row, mine.query_row, item.rows, chunk, keys)) continue;
     tile.sinks = sinks_in_chunk(run.problem.options, chunk, keys);
-    kernels.stream_scores[run.element](tile, row_address(run.tensors.key, item.b, item.kv_head, chunk),
-                                       run.tensors.key.strides[2]);
+    mine.keys.find(run, item.b, item.kv_head, chunk, keys, item.bounds.kv_len);
+    kernels.stream_scores[run.kv_element](tile, mine.keys.key());
     kernels.softmax(tile);
-    kernels.stream_weigh[run.element](tile, row_address(run.tensors.value, item.b, item.kv_head, chunk),
-                                      run.tensors.value.strides[2]);
+    kernels.stream_weigh[run.kv_element](tile, mine.keys.value());
   }
 }
 
@@ -183,20 +203,25 @@ struct Wave {
   std::int64_t last_item(const Cut& c) const noexcept { return (end - 1) / c.splits; }
 };
 
+void write_rows(const Run& run, const Item& item, const State& total) noexcept {
+  for (std::int64_t r = 0; r < item.rows; ++r) {
+    write_row(run, item.b, item.head(r), item.query(r), total.maximum[r], total.sum + r * run.kernels.lanes,
+              total.out + r * total.out_stride);
+  }
+}
+
 /// Merges an item's states of this wave, in order; writes its rows if these were the last.
 void merge(const Run& run, const Cut& c, const Memory& memory, const Wave& wave, std::int64_t index) noexcept {
   const Item item = item_at(run, index);
   if (item.rows == 0) return;
   std::int64_t unit = std::max(index * c.splits, wave.begin);
   const std::int64_t end = std::min((index + 1) * c.splits, wave.end);
+  const std::int64_t used = std::min(end, index * c.splits + item.splits);
   const bool goes_on = unit > index * c.splits;
   const State total = goes_on ? memory.carry(wave.carry) : memory.slot(unit++ - wave.begin);
-  for (; unit < end; ++unit) run.kernels.merge(total, memory.slot(unit - wave.begin), item.rows);
+  for (; unit < used; ++unit) run.kernels.merge(total, memory.slot(unit - wave.begin), item.rows);
   if (end == (index + 1) * c.splits) {
-    for (std::int64_t r = 0; r < item.rows; ++r) {
-      write_row(run, item.b, item.head(r), item.query(r), total.maximum[r], total.sum + r * run.kernels.lanes,
-                total.out + r * total.out_stride);
-    }
+    write_rows(run, item, total);
   } else if (!goes_on) {
     const State carry = memory.carry(1 - wave.carry);
     clear(carry, run.kernels, item.rows);
@@ -204,27 +229,62 @@ void merge(const Run& run, const Cut& c, const Memory& memory, const Wave& wave,
   }
 }
 
+/// All splits of an item, one after the other.
+void compute_whole(const Run& run, const Item& item, const State& total, const State& next, Scratch& mine) noexcept {
+  compute(run, item, 0, total, mine);
+  for (std::int64_t split = 1; split < item.splits; ++split) {
+    compute(run, item, split, next, mine);
+    run.kernels.merge(total, next, item.rows);
+  }
+  write_rows(run, item, total);
+}
+
+/// The items of one slice: those whose middle, counted in keys over all items, falls into it. In each of its threads'
+/// memory a caller of slices has two states.
+void decode_slice(const Run& run, const Cut& c, const Memory& memory) noexcept {
+  const int count = std::min(run.slice->count, c.threads);
+  const int mine = run.slice->index;
+  if (mine >= count) return;
+  Scratch scratch = memory.scratch(mine);
+  const auto keys = [&](std::int64_t index) {
+    const Item item = item_at(run, index);
+    return item.rows > 0 ? item.bounds.kv_len + 1 : 0;
+  };
+  std::int64_t all = 0;
+  for (std::int64_t index = 0; index < c.items; ++index) all += keys(index);
+  std::int64_t before = 0;
+  for (std::int64_t index = 0; index < c.items; ++index) {
+    const std::int64_t here = keys(index);
+    const double middle = static_cast<double>(before) + 0.5 * static_cast<double>(here);
+    before += here;
+    if (here == 0 || static_cast<int>(middle * count / static_cast<double>(all)) != mine) continue;
+    compute_whole(run, item_at(run, index), memory.slot(2 * mine), memory.slot(2 * mine + 1), scratch);
+  }
+}
+
 }  // namespace
 
 std::int64_t decode_workspace_bytes(const Kernels& kernels, const PreparedAttention& problem) noexcept {
-  const Cut c = cut(problem);
+  const Cut c = most(problem);
   return Memory(nullptr, kernels, problem, c).bytes();
 }
 
 void decode(const Run& run) noexcept {
-  const Cut c = cut(run.problem);
+  const Cut c = cut_of(run);
   const Memory memory(run.workspace, run.kernels, run.problem, c);
+  if (run.slice != nullptr) return decode_slice(run, c, memory);
   const std::int64_t units = c.items * c.splits;
 #pragma omp parallel num_threads(c.threads)
   {
-    const Scratch mine = memory.scratch(omp_get_thread_num());
+    Scratch mine = memory.scratch(omp_get_thread_num());
     Wave wave{0, 0, 0};
     for (; wave.begin < units; wave.begin = wave.end) {
       wave.end = std::min(wave.begin + c.slots, units);
 #pragma omp for schedule(dynamic, 1)
       for (std::int64_t unit = wave.begin; unit < wave.end; ++unit) {
         const Item item = item_at(run, unit / c.splits);
-        if (item.rows > 0) compute(run, item, unit % c.splits, memory.slot(unit - wave.begin), mine);
+        const std::int64_t split = unit % c.splits;
+        if (item.rows > 0 && split < item.splits) compute(run, item, split, memory.slot(unit - wave.begin), mine);
       }
 #pragma omp for schedule(static)
       for (std::int64_t index = wave.first_item(c); index <= wave.last_item(c); ++index) {

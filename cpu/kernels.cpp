@@ -17,6 +17,7 @@
 #include "cpu/kernels/logits.hpp"
 #include "cpu/kernels/pack.hpp"
 #include "cpu/kernels/products.hpp"
+#include "cpu/kernels/quantise.hpp"
 #include "cpu/kernels/simd.hpp"
 #include "cpu/kernels/softmax.hpp"
 #include "cpu/kernels/stream.hpp"
@@ -33,6 +34,8 @@ static_assert(kMaxTileRows % kBlock == 0 && kMaxTileRows % kLanes == 0);
 /// One function for each element type, in the order of Element.
 #define SIATTN_BY_ELEMENT(function) \
   { function<Float32>, function<Bfloat16>, function<Float16> }
+#define SIATTN_BY_KV_ELEMENT(function) \
+  { function<Float32>, function<Bfloat16>, function<Float16>, function<Int8> }
 
 }  // namespace
 }  // namespace siattn::cpu
@@ -48,14 +51,16 @@ const Kernels SIATTN_CPU_TABLE = {
     .widen = SIATTN_BY_ELEMENT(widen),
     .narrow = SIATTN_BY_ELEMENT(narrow),
     .exp2 = exp2_array,
+    .largest = largest,
+    .quantise = quantise,
     .pack_query = SIATTN_BY_ELEMENT(pack_query),
-    .pack_key = SIATTN_BY_ELEMENT(pack_key),
-    .pack_value = SIATTN_BY_ELEMENT(pack_value),
+    .pack_key = SIATTN_BY_KV_ELEMENT(pack_key),
+    .pack_value = SIATTN_BY_KV_ELEMENT(pack_value),
     .scores = scores,
-    .stream_scores = SIATTN_BY_ELEMENT(stream_scores),
+    .stream_scores = SIATTN_BY_KV_ELEMENT(stream_scores),
     .softmax = softmax,
     .weigh = weigh,
-    .stream_weigh = SIATTN_BY_ELEMENT(stream_weigh),
+    .stream_weigh = SIATTN_BY_KV_ELEMENT(stream_weigh),
     .transform = transform,
     .spread = {spread<WeightFloat32>, spread<WeightBfloat16>, nullptr},
     .bfloat16_finite = bfloat16_finite,

@@ -9,8 +9,8 @@
 
 namespace siattn::cpu {
 
-/// Element types of tensors, as indices into the tables of kernels.
-enum Element : int { kFloat32, kBfloat16, kFloat16, kElements };
+/// Element types of tensors, as indices into the tables of kernels. Keys and values may be int8 as well.
+enum Element : int { kFloat32, kBfloat16, kFloat16, kElements, kInt8 = kElements, kKvElements };
 
 /// Rows of a tile, at most; whatever the instruction set, a multiple of its row block and of its lanes.
 inline constexpr int kMaxTileRows = 96;
@@ -36,10 +36,20 @@ struct Row {
   std::int32_t last;
 };
 
+/// How many rows of K and V past a chunk a kernel may ask for before they are needed.
+inline constexpr int kMaxAhead = 256;
+
+/// The keys of a chunk in K or V, wherever they lie: key j, counted from the chunk's first, is at row[j]. Behind them
+/// `ahead` addresses more: the stream kernels ask for row[j + ahead] when they read row[j].
+struct KvRows {
+  const void* const* row;
+  const float* scale;  ///< of each key, for int8
+  std::int32_t ahead;  ///< <= kMaxAhead
+};
+
 /// Rows of K or V that will be needed soon: a kernel asks for them, bit by bit, while it computes.
 struct Ahead {
-  const char* at;
-  std::int64_t stride;  ///< bytes
+  const void* const* row;
   std::int32_t rows;
   std::int32_t row_bytes;
 };
@@ -78,7 +88,7 @@ struct State {
 };
 
 /// Strides are in elements, between rows; innermost strides are 1. Vectors of packed and scratch memory are aligned
-/// to 64 bytes, tensors need not be aligned.
+/// to 64 bytes, tensors need not be aligned. An int8 element counts as its product with the row's scale, rounded.
 struct Kernels {
   int lanes;                   ///< floats in a vector
   int block;                   ///< query rows that share a register tile; packed queries come in such blocks
@@ -91,24 +101,27 @@ struct Kernels {
   void (*narrow[kElements])(const float* from, void* to, std::int64_t n);  ///< to nearest even, NaN stays NaN
   void (*exp2)(const float* from, float* to, std::int64_t n);              ///< for arguments <= 0, see exp2.hpp
 
+  /// max(so_far, |from[i]|), NaN if any is NaN or infinite; the integers nearest to from / scale, 0 if scale is 0 or NaN.
+  float (*largest)(const float* from, std::int64_t n, float so_far);
+  void (*quantise)(const float* from, float scale, std::int8_t* to, std::int64_t n);
+
   /// Rows `at` .. `at + rows` of a packed query: [block of rows][head_dim][row in the block].
   void (*pack_query[kElements])(const void* query, std::int64_t stride, std::int64_t rows, std::int64_t head_dim,
                                 std::int64_t at, float* packed);
   /// [panel of keys][head_dim][key in the panel], 0 past the last key.
-  void (*pack_key[kElements])(const void* key, std::int64_t stride, std::int64_t keys, std::int64_t head_dim,
-                              float* packed);
+  void (*pack_key[kKvElements])(const KvRows& key, std::int64_t keys, std::int64_t head_dim, float* packed);
   /// [panel of channels][capacity keys][channel in the panel], 0 past the last channel. True: all are finite.
-  bool (*pack_value[kElements])(const void* value, std::int64_t stride, std::int64_t keys, std::int64_t value_dim,
-                                std::int64_t capacity, float* packed);
+  bool (*pack_value[kKvElements])(const KvRows& value, std::int64_t keys, std::int64_t value_dim, std::int64_t capacity,
+                                  float* packed);
 
   // The three steps for a tile. First: logits and their maximum, from Q K^T.
   void (*scores)(const Tile& tile, const float* packed_key);
-  void (*stream_scores[kElements])(const Tile& tile, const void* key, std::int64_t stride);
+  void (*stream_scores[kKvElements])(const Tile& tile, const KvRows& key);
   // Second: weights, their sum, the new maximum and alpha.
   void (*softmax)(const Tile& tile);
   // Third: out = alpha out + P V.
   void (*weigh)(const Tile& tile, const float* packed_value, std::int64_t capacity, bool finite);
-  void (*stream_weigh[kElements])(const Tile& tile, const void* value, std::int64_t stride);
+  void (*stream_weigh[kKvElements])(const Tile& tile, const KvRows& value);
 
   // For products formed elsewhere (products.hpp), in place of scores and weigh.
   /// `logits` holds <q, k> of the rows with all keys of the chunk; they become logits, with their maximum.
@@ -117,11 +130,11 @@ struct Kernels {
   /// out = alpha out. The weights are rounded to nearest, ties up.
   void (*spread[kElements])(const Tile& tile, void* weights, std::int64_t keys);
   /// Are all elements of these rows finite?
-  bool (*bfloat16_finite)(const void* from, std::int64_t stride, std::int64_t rows, std::int64_t n);
+  bool (*bfloat16_finite)(const KvRows& from, std::int64_t rows, std::int64_t n);
   /// Rows 2 j and 2 j + 1 of 16-bit elements side by side: [panel of channels][capacity / 2][channel in the panel][2],
   /// 0 past the last row and channel, up to the capacity.
-  void (*pack_value_pairs)(const void* value, std::int64_t stride, std::int64_t keys, std::int64_t value_dim,
-                           std::int64_t capacity, void* packed);
+  void (*pack_value_pairs)(const KvRows& value, std::int64_t keys, std::int64_t value_dim, std::int64_t capacity,
+                           void* packed);
 
   /// into = the attention state over the keys of both.
   void (*merge)(const State& into, const State& from, std::int64_t rows);

@@ -23,11 +23,18 @@ struct Run {
   const PreparedAttention& problem;
   const AttentionTensors& tensors;
   Element element;
+  Element kv_element;
   std::byte* workspace;  ///< aligned to 64 bytes
+  const Slice* slice;    ///< nullptr: all of it, by a team of threads; else this share, in this thread alone
 };
 
 inline Element element_of(DType dtype) noexcept {
-  return dtype == DType::bfloat16 ? kBfloat16 : dtype == DType::float16 ? kFloat16 : kFloat32;
+  switch (dtype) {
+    case DType::bfloat16: return kBfloat16;
+    case DType::float16: return kFloat16;
+    case DType::int8: return kInt8;
+    default: return kFloat32;
+  }
 }
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) noexcept {
@@ -35,12 +42,16 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) noexcept 
 }
 constexpr std::int64_t divide_up(std::int64_t n, std::int64_t by) noexcept { return (n + by - 1) / by; }
 
-/// The address of (b, h, i, 0).
-inline const std::byte* row_address(const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t i) noexcept {
-  return static_cast<const std::byte*>(x.data) + row_offset(x, b, h, i) * static_cast<std::int64_t>(size_of(x.dtype));
+/// Where row (b, h, i) of query, out or lse begins.
+inline const std::byte* row_address(const AttentionTensors& tensors, const TensorView& x, std::int64_t b,
+                                    std::int64_t h, std::int64_t i) noexcept {
+  return static_cast<const std::byte*>(x.data) +
+         query_rows(tensors, x, b, h).offset(i) * static_cast<std::int64_t>(size_of(x.dtype));
 }
-inline std::byte* row_address(const MutableTensorView& x, std::int64_t b, std::int64_t h, std::int64_t i) noexcept {
-  return static_cast<std::byte*>(x.data) + row_offset(x, b, h, i) * static_cast<std::int64_t>(size_of(x.dtype));
+inline std::byte* row_address(const AttentionTensors& tensors, const MutableTensorView& x, std::int64_t b,
+                              std::int64_t h, std::int64_t i) noexcept {
+  return static_cast<std::byte*>(x.data) +
+         query_rows(tensors, x, b, h).offset(i) * static_cast<std::int64_t>(size_of(x.dtype));
 }
 
 /// Lays out arrays behind each other, each aligned to 64 bytes: asked without memory it only counts.
@@ -65,11 +76,12 @@ class Layout {
 inline void write_row(const Run& run, std::int64_t b, std::int64_t h, std::int64_t i, float maximum, const float* sum,
                       const float* out) noexcept {
   const float total =
-      run.kernels.finish[run.element](sum, out, run.problem.shape.value_dim, row_address(run.tensors.out, b, h, i));
+      run.kernels.finish[run.element](sum, out, run.problem.shape.value_dim,
+                                      row_address(run.tensors, run.tensors.out, b, h, i));
   if (run.tensors.lse.data == nullptr) return;
   // The maximum is base two. No weight at all: log 0 = -infinity, also where the maximum is 0 or above.
   const double lse = std::numbers::ln2 * static_cast<double>(maximum) + std::log(static_cast<double>(total));
-  *reinterpret_cast<float*>(row_address(run.tensors.lse, b, h, i)) =
+  *reinterpret_cast<float*>(row_address(run.tensors, run.tensors.lse, b, h, i)) =
       std::isnan(lse) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(lse);  // one NaN, as in finish
 }
 

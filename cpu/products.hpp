@@ -12,7 +12,7 @@
 
 namespace siattn::cpu {
 
-/// Rows of K or V as they lie in a tensor, or of Q.
+/// Rows of Q as they lie in a tensor.
 struct TensorRows {
   const void* at;
   std::int64_t stride;  ///< elements
@@ -28,8 +28,8 @@ class ThreadProducts {
   /// Takes over queries as rows `at` .. `at + rows.count` of the item.
   virtual void take_queries(const TensorRows& rows, std::int64_t at) noexcept = 0;
 
-  /// Takes over a chunk of keys and values.
-  virtual void take_chunk(const TensorRows& key, const TensorRows& value) noexcept = 0;
+  /// Takes over a chunk of `keys` keys and values; what the arguments name stays where it is until the next one.
+  virtual void take_chunk(const KvRows& key, const KvRows& value, std::int64_t keys) noexcept = 0;
 
   /// The three steps for rows `row` .. `row + tile.rows` of the item: what scores, softmax and weigh do. False: the
   /// library that forms the products reports an error.

@@ -15,18 +15,23 @@ namespace {
 constexpr std::int64_t kMaxDim = 512;
 constexpr std::size_t kAlignment = 64;
 
-/// Rows past a sequence's query length: rows that see no key.
+/// Rows of no sequence, past the query length of one or behind the last of a ragged batch: rows that see no key.
 void write_unused_rows(const Run& run) noexcept {
   const AttentionShape& shape = run.problem.shape;
   const std::size_t bytes = static_cast<std::size_t>(shape.value_dim) * size_of(run.problem.dtype);
-  for (std::int64_t b = 0; b < shape.batch; ++b) {
+  const auto write = [&](std::int64_t b, std::int64_t first, std::int64_t last) {
     for (std::int64_t h = 0; h < shape.query_heads; ++h) {
-      for (std::int64_t i = sequence_bounds(run.problem, run.tensors, b).query_len; i < shape.query_len; ++i) {
-        std::fill_n(row_address(run.tensors.out, b, h, i), bytes, std::byte{0});
+      for (std::int64_t i = first; i < last; ++i) {
+        std::fill_n(row_address(run.tensors, run.tensors.out, b, h, i), bytes, std::byte{0});
         if (run.tensors.lse.data == nullptr) continue;
-        *reinterpret_cast<float*>(row_address(run.tensors.lse, b, h, i)) = -HUGE_VALF;
+        *reinterpret_cast<float*>(row_address(run.tensors, run.tensors.lse, b, h, i)) = -HUGE_VALF;
       }
     }
+  };
+  const CumulativeLengths& cu = run.tensors.cu_query;
+  if (!cu.empty()) return write(0, cu[cu.size() - 1], run.tensors.query.shape[2]);
+  for (std::int64_t b = 0; b < shape.batch; ++b) {
+    write(b, sequence_bounds(run.problem, run.tensors, b).query_len, shape.query_len);
   }
 }
 
@@ -55,17 +60,20 @@ std::size_t workspace_bytes_on(const Kernels& kernels, const Products* products,
 }
 
 bool run_on(const Kernels& kernels, const Products* products, const PreparedAttention& problem,
-            const AttentionTensors& tensors, std::span<std::byte> workspace) noexcept {
+            const AttentionTensors& tensors, std::span<std::byte> workspace, const Slice* slice) noexcept {
   void* start = workspace.data();
   std::size_t space = workspace.size();
   auto* const aligned = static_cast<std::byte*>(std::align(kAlignment, 0, start, space));
-  const Run run{kernels, products, problem, tensors, element_of(problem.dtype), aligned};
+  const Run run{kernels, products,
+                problem, tensors,
+                element_of(problem.dtype), element_of(problem.kv_dtype),
+                aligned, slice};
   bool some_stream = false;
   bool some_do_not = false;
-  for (std::int64_t b = 0; b < problem.shape.batch; ++b) {
+  for (std::int64_t b = 0; b < sequences(problem, tensors); ++b) {
     (streams(problem, sequence_bounds(problem, tensors, b)) ? some_stream : some_do_not) = true;
   }
-  write_unused_rows(run);
+  if (slice == nullptr || slice->index == 0) write_unused_rows(run);
   if (some_stream) decode(run);
   return !some_do_not || prefill(run);
 }

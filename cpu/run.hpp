@@ -20,9 +20,10 @@ Status supported_by_kernels(const std::string& who, const AttentionProblem& prob
 std::size_t workspace_bytes_on(const Kernels& kernels, const Products* products,
                                const PreparedAttention& problem) noexcept;
 
-/// Computes out and lse; prefill with these products, or by the kernels alone. False: the products reported an error.
+/// Computes out and lse, or a slice of them; prefill with these products, or by the kernels alone. False: the products
+/// reported an error.
 bool run_on(const Kernels& kernels, const Products* products, const PreparedAttention& problem,
-            const AttentionTensors& tensors, std::span<std::byte> workspace) noexcept;
+            const AttentionTensors& tensors, std::span<std::byte> workspace, const Slice* slice = nullptr) noexcept;
 
 }  // namespace siattn::cpu
 

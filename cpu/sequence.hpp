@@ -40,7 +40,7 @@ struct QueryRow {
 
 inline QueryRow query_row(const PreparedAttention& problem, const SequenceBounds& s, std::int64_t head,
                           std::int64_t i) noexcept {
-  const LogitTables& tables = problem.tables;
+  const LogitTables& tables = *problem.tables;
   const KeyRange keys = visible_keys(problem.options, s, i);
   return {tables.scale(head), tables.shift(head), tables.t_max - (s.query_offset + i), keys,
           tables.row_factor(head, keys.last - keys.first)};

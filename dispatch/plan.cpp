@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <new>
 #include <thread>
@@ -10,7 +11,7 @@
 
 #include "dispatch/environment.hpp"
 #include "dispatch/message.hpp"
-#include "dispatch/tables.hpp"
+#include "dispatch/table_cache.hpp"
 #include "dispatch/validate.hpp"
 #include "dispatch/verbose.hpp"
 #include "reference/equations.hpp"
@@ -53,10 +54,11 @@ void clear_unused_strides(View& x) {
 }
 
 Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem& problem, const Backend& backend,
-                                                         int threads, bool verbose) {
+                                                         int threads, bool verbose, TableCache::Tables* cache) {
   auto prepared = std::make_shared<PreparedAttention>();
   prepared->shape = problem.shape;
   prepared->dtype = problem.dtype;
+  prepared->kv_dtype = problem.kv_dtype.value_or(problem.dtype);
   prepared->options = problem.options;
   prepared->softmax_scale =
       problem.options.softmax_scale.value_or(reference::default_softmax_scale<double>(problem.shape.head_dim));
@@ -64,11 +66,13 @@ Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem&
   prepared->threads = threads > 0 ? threads : backend.default_threads();
   prepared->verbose = verbose;
   if (backend.uses_tables()) {
-    auto tables = dispatch::compile_tables(*prepared, backend.log_base());
+    auto tables = dispatch::shared_tables(cache, *prepared, backend.log_base());
     if (!tables) return tables.status();
     prepared->tables = *std::move(tables);
   }
-  prepared->state = backend.prepare(*prepared);
+  auto state = backend.prepare(*prepared);
+  if (!state) return state.status();
+  prepared->state = *std::move(state);
   return std::shared_ptr<const PreparedAttention>(std::move(prepared));
 }
 
@@ -80,20 +84,22 @@ Result<AttentionPlan> AttentionPlan::create(const AttentionProblem& problem, con
     if (Status status = dispatch::validate_problem(problem); !status) return status;
     const auto backend = choose_backend(execution.backend, problem);
     if (!backend) return backend.status();
-    return create_on(**backend, problem, execution.threads);
+    return create_on(**backend, problem, execution);
   });
 }
 
-Result<AttentionPlan> AttentionPlan::create_on(const Backend& backend, const AttentionProblem& problem, int threads) {
+Result<AttentionPlan> AttentionPlan::create_on(const Backend& backend, const AttentionProblem& problem,
+                                               const ExecutionOptions& execution) {
   return guarded<Result<AttentionPlan>>([&]() -> Result<AttentionPlan> {
     if (Status status = dispatch::validate_problem(problem); !status) return status;
     if (Status status = backend.available(); !status) return status;
     if (Status status = backend.supports(problem); !status) return status;
-    const auto resolved_threads = dispatch::threads_from(threads);
+    const auto resolved_threads = dispatch::threads_from(execution.threads);
     if (!resolved_threads) return resolved_threads.status();
     const auto verbose = dispatch::verbose_from_environment();
     if (!verbose) return verbose.status();
-    auto prepared = prepare(problem, backend, *resolved_threads, *verbose);
+    auto prepared = prepare(problem, backend, *resolved_threads, *verbose,
+                            execution.table_cache ? execution.table_cache->tables() : nullptr);
     if (!prepared) return prepared.status();
 
     AttentionPlan plan;
@@ -105,17 +111,38 @@ Result<AttentionPlan> AttentionPlan::create_on(const Backend& backend, const Att
 }
 
 Status AttentionPlan::run(const AttentionTensors& tensors, std::span<std::byte> workspace) const {
+  return run_shares(tensors, workspace, nullptr);
+}
+
+Status AttentionPlan::run_slice(const AttentionTensors& tensors, std::span<std::byte> workspace, Slice slice) const {
+  return run_shares(tensors, workspace, &slice);
+}
+
+Status AttentionPlan::run_shares(const AttentionTensors& tensors, std::span<std::byte> workspace,
+                                 const Slice* slice) const {
   return guarded<Status>([&]() -> Status {
-    Status status = dispatch::validate_tensors(prepared_->shape, prepared_->dtype, tensors);
+    Status status = dispatch::validate_tensors(*prepared_, tensors);
     if (!status) return status;
     if (workspace.size() < workspace_bytes_) {
       return Status::invalid(
           dispatch::text("workspace has ", workspace.size(), " bytes: expected at least ", workspace_bytes_));
     }
+    if (slice != nullptr && (slice->count < 1 || slice->count > prepared_->threads)) {
+      return Status::invalid(dispatch::text("slice count = ", slice->count,
+                                            ": expected 1 .. the plan's threads = ", prepared_->threads));
+    }
+    if (slice != nullptr && (slice->index < 0 || slice->index >= slice->count)) {
+      return Status::invalid(dispatch::text("slice index = ", slice->index, ": expected 0 .. ", slice->count - 1));
+    }
     AttentionTensors used = tensors;
-    for (TensorView* input : {&used.query, &used.key, &used.value}) clear_unused_strides(*input);
+    for (TensorView* input : {&used.query, &used.key, &used.value, &used.key_scale, &used.value_scale}) {
+      clear_unused_strides(*input);
+    }
     for (MutableTensorView* output : {&used.out, &used.lse}) clear_unused_strides(*output);
-    const auto run = [&] { return run_safe_after_fork([&] { return backend_->run(*prepared_, used, workspace); }); };
+    const auto run = [&] {
+      if (slice != nullptr) return backend_->run_slice(*prepared_, used, workspace, *slice);
+      return run_safe_after_fork([&] { return backend_->run(*prepared_, used, workspace); });
+    };
     if (!prepared_->verbose) return run();
     const auto start = std::chrono::steady_clock::now();
     status = run();
@@ -130,7 +157,25 @@ AttentionProblem problem_of(const AttentionTensors& tensors, const AttentionOpti
   const Shape4& key = tensors.key.shape;
   AttentionProblem problem;
   problem.shape = {query[0], query[1], key[1], query[2], key[2], query[3], tensors.value.shape[3]};
+  const auto longest = [](const CumulativeLengths& cumulative) {
+    std::int64_t most = 0;
+    for (std::size_t b = 1; b < cumulative.size(); ++b) {
+      std::int64_t length = 0;  // what overflows is refused when the plan runs
+      if (!__builtin_sub_overflow(cumulative[b], cumulative[b - 1], &length)) most = std::max(most, length);
+    }
+    return most;
+  };
+  if (!tensors.cu_query.empty()) {
+    problem.shape.batch = tensors.cu_query.sequences();
+    problem.shape.query_len = longest(tensors.cu_query);
+  }
+  if (!tensors.cu_kv.empty()) problem.shape.kv_len = longest(tensors.cu_kv);
+  if (!tensors.pages.empty()) {
+    problem.shape.kv_len = 0;
+    for (const std::int64_t length : tensors.kv_lengths) problem.shape.kv_len = std::max(problem.shape.kv_len, length);
+  }
   problem.dtype = tensors.query.dtype;
+  if (tensors.key.dtype == DType::int8) problem.kv_dtype = DType::int8;
   problem.options = options;
   return problem;
 }

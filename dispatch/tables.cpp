@@ -21,17 +21,16 @@ std::int64_t most_visible_keys(const AttentionShape& shape, const AttentionOptio
 
 class Compiler {
  public:
-  Compiler(const PreparedAttention& problem, LogBase base)
+  Compiler(const PreparedAttention& problem, LogBase base, const TableExtent& extent)
       : transform_(problem.options, problem.shape),
         depends_(transform_.dependence()),
         heads_(problem.shape.query_heads),
         fold_(base == LogBase::two ? std::numbers::log2e : 1.0),
         softmax_scale_(problem.softmax_scale) {
     tables_.base = base;
-    const DistanceRange range = visible_distances(problem.shape, problem.options);
-    tables_.t_min = range.first;
-    tables_.t_max = range.last;
-    if (depends_.has_row_factor) tables_.row_factor_count = most_visible_keys(problem.shape, problem.options) + 1;
+    tables_.t_min = extent.distances.first;
+    tables_.t_max = extent.distances.last;
+    if (depends_.has_row_factor) tables_.row_factor_count = extent.most_visible_keys + 1;
   }
 
   Result<LogitTables> compile() {
@@ -107,11 +106,12 @@ class Compiler {
 
 }  // namespace
 
-DistanceRange visible_distances(const AttentionShape& shape, const AttentionOptions& options) noexcept {
+DistanceRange visible_distances(const AttentionShape& shape, const AttentionOptions& options,
+                                std::optional<std::int64_t> query_offset) noexcept {
   if (shape.query_len == 0 || shape.kv_len == 0) return {};
   DistanceRange range;
-  if (options.query_offset) {
-    range = {*options.query_offset - (shape.kv_len - 1), *options.query_offset + shape.query_len - 1};
+  if (query_offset) {
+    range = {*query_offset - (shape.kv_len - 1), *query_offset + shape.query_len - 1};
   } else {
     // The last query stands beside the last key, whatever the lengths of a sequence turn out to be.
     range = {1 - shape.query_len, shape.kv_len - 1};
@@ -124,8 +124,12 @@ DistanceRange visible_distances(const AttentionShape& shape, const AttentionOpti
   return range.last < range.first ? DistanceRange{} : range;
 }
 
-Result<LogitTables> compile_tables(const PreparedAttention& problem, LogBase base) {
-  return Compiler(problem, base).compile();
+TableExtent table_extent(const AttentionShape& shape, const AttentionOptions& options) noexcept {
+  return {visible_distances(shape, options), most_visible_keys(shape, options)};
+}
+
+Result<LogitTables> compile_tables(const PreparedAttention& problem, LogBase base, const TableExtent& extent) {
+  return Compiler(problem, base, extent).compile();
 }
 
 }  // namespace siattn::dispatch

@@ -2,7 +2,6 @@
 #include "dispatch/validate.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -152,149 +151,21 @@ Status validate_calibration(const AttentionOptions& o, std::int64_t heads) {
   return {};
 }
 
-/// Addresses that a tensor touches: first byte to one past the last; first == last when it touches none.
-struct Extent {
-  std::uintptr_t first = 0;
-  std::uintptr_t last = 0;
-};
-
-bool overlap(const Extent& a, const Extent& b) {
-  return a.first != a.last && b.first != b.last && a.first < b.last && b.first < a.last;
-}
-
-struct Operand {
-  const char* name;
-  TensorView view;
-  bool written;
-  Extent extent = {};
-};
-
-bool is_empty(const Shape4& shape) { return shape[0] == 0 || shape[1] == 0 || shape[2] == 0 || shape[3] == 0; }
-
-/// Fills in the extent, or says that it does not fit the address space.
-Status find_extent(Operand& operand) {
-  const TensorView& x = operand.view;
-  if (is_empty(x.shape)) return {};
-  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
-  std::int64_t low = 0;
-  std::int64_t high = 0;
-  bool overflow = false;
-  for (int axis = 0; axis < 4; ++axis) {
-    std::int64_t reach = 0;
-    overflow |= __builtin_mul_overflow(x.shape[axis] - 1, x.strides[axis], &reach);
-    overflow |= __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high);
-  }
-  overflow |= __builtin_add_overflow(high, std::int64_t{1}, &high);
-  overflow |= __builtin_mul_overflow(low, size, &low) || __builtin_mul_overflow(high, size, &high);
-  const auto base = reinterpret_cast<std::uintptr_t>(x.data);
-  if (!overflow) {
-    overflow |= base < std::uintptr_t{0} - static_cast<std::uintptr_t>(low);  // -low, the least int64 included
-    overflow |= static_cast<std::uintptr_t>(high) > std::numeric_limits<std::uintptr_t>::max() - base;
-  }
-  if (overflow) {
-    return Status::invalid(text(operand.name, " has shape ", text_of(x.shape), " and strides ", text_of(x.strides),
-                                ": they reach outside the address space"));
-  }
-  operand.extent = {base + static_cast<std::uintptr_t>(low), base + static_cast<std::uintptr_t>(high)};
-  return {};
-}
-
-/// Two different elements of an output never share an address. Sufficient, and necessary for all but contrived
-/// strides: sorted by stride, each axis steps over all that lies within.
-bool overlaps_itself(const TensorView& x) {
-  std::array<int, 4> axes{0, 1, 2, 3};
-  // The stride of an axis of extent 1 is never used, whatever it holds.
-  const auto stride = [&x](int axis) { return x.shape[axis] == 1 ? 0 : std::abs(x.strides[axis]); };
-  std::sort(axes.begin(), axes.end(), [&](int a, int b) { return stride(a) < stride(b); });
-  std::int64_t inner = 0;  // distance between the first and the last element of the axes so far
-  for (const int axis : axes) {
-    if (x.shape[axis] == 1) continue;
-    if (stride(axis) <= inner) return true;
-    inner += (x.shape[axis] - 1) * stride(axis);
-  }
-  return false;
-}
-
-Status validate_operand(Operand& operand, DType dtype, const Shape4& shape) {
-  const TensorView& x = operand.view;
-  if (x.shape != shape) {
-    return Status::invalid(text(operand.name, " has shape ", text_of(x.shape), ": expected ", text_of(shape)));
-  }
-  if (x.dtype != dtype) {
-    return Status::invalid(text(operand.name, " has type ", name_of(x.dtype), ": expected ", name_of(dtype)));
-  }
-  if (is_empty(shape)) return {};
-  if (x.data == nullptr) return Status::invalid(text(operand.name, " is null: expected ", text_of(shape), " elements"));
-  if (shape[3] > 1 && x.strides[3] != 1) {
-    return Status::invalid(text(operand.name, " has innermost stride ", x.strides[3], ": expected 1"));
-  }
-  if (reinterpret_cast<std::uintptr_t>(x.data) % size_of(dtype) != 0) {
-    return Status::invalid(text(operand.name, " lies at ", x.data, ": expected a multiple of ", size_of(dtype)));
-  }
-  if (Status status = find_extent(operand); !status) return status;
-  if (operand.written && overlaps_itself(x)) {
-    return Status::invalid(text(operand.name, " has shape ", text_of(shape), " and strides ", text_of(x.strides),
-                                ": elements of an output must not share an address"));
-  }
-  return {};
-}
-
-Status validate_lengths(const char* name, std::span<const std::int64_t> lengths, std::int64_t batch,
-                        std::int64_t most) {
-  if (lengths.empty()) return {};
-  if (static_cast<std::int64_t>(lengths.size()) != batch) {
-    return Status::invalid(text(name, " has ", lengths.size(), " values: expected batch = ", batch));
-  }
-  for (std::int64_t b = 0; b < batch; ++b) {
-    if (lengths[b] < 0 || lengths[b] > most) {
-      return Status::invalid(text(name, '[', b, "] = ", lengths[b], ": expected 0 .. ", most));
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 Status validate_problem(const AttentionProblem& problem) {
-  if (size_of(problem.dtype) == 0) {
+  if (size_of(problem.dtype) == 0 || problem.dtype == DType::int8) {
     return Status::invalid(text("dtype = ", static_cast<int>(problem.dtype), ": expected f32, bf16, f16 or f64"));
+  }
+  if (problem.kv_dtype && *problem.kv_dtype != problem.dtype && *problem.kv_dtype != DType::int8) {
+    return Status::invalid(text("kv_dtype = ", name_of(*problem.kv_dtype), ": expected ", name_of(problem.dtype),
+                                " as of the query, or i8"));
   }
   if (Status status = validate_shape(problem.shape); !status) return status;
   if (Status status = validate_options(problem.shape, problem.options); !status) return status;
   const std::int64_t heads = problem.shape.query_heads;
   if (Status status = std::visit(TransformCheck{heads}, problem.options.transform); !status) return status;
   return validate_calibration(problem.options, heads);
-}
-
-Status validate_tensors(const AttentionShape& s, DType dtype, const AttentionTensors& tensors) {
-  const bool with_lse = tensors.lse.data != nullptr;
-  std::array<Operand, 5> operands{{{"query", tensors.query, false},
-                                   {"key", tensors.key, false},
-                                   {"value", tensors.value, false},
-                                   {"out", tensors.out, true},
-                                   {"lse", tensors.lse, true}}};
-  const std::array<Shape4, 5> shapes{{{s.batch, s.query_heads, s.query_len, s.head_dim},
-                                      {s.batch, s.kv_heads, s.kv_len, s.head_dim},
-                                      {s.batch, s.kv_heads, s.kv_len, s.value_dim},
-                                      {s.batch, s.query_heads, s.query_len, s.value_dim},
-                                      {s.batch, s.query_heads, s.query_len, 1}}};
-  const std::size_t count = with_lse ? 5 : 4;
-  for (std::size_t k = 0; k < count; ++k) {
-    const DType wanted = k < 4 ? dtype : (dtype == DType::float64 ? DType::float64 : DType::float32);
-    if (Status status = validate_operand(operands[k], wanted, shapes[k]); !status) return status;
-  }
-  for (std::size_t k = 3; k < count; ++k) {
-    for (std::size_t other = 0; other < k; ++other) {
-      if (overlap(operands[k].extent, operands[other].extent)) {
-        return Status::invalid(text(operands[k].name, " at ", operands[k].view.data, " overlaps ", operands[other].name,
-                                    " at ", operands[other].view.data, ": an output needs memory of its own"));
-      }
-    }
-  }
-  if (Status status = validate_lengths("query_lengths", tensors.query_lengths, s.batch, s.query_len); !status) {
-    return status;
-  }
-  return validate_lengths("kv_lengths", tensors.kv_lengths, s.batch, s.kv_len);
 }
 
 }  // namespace siattn::dispatch

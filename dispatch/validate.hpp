@@ -2,16 +2,20 @@
 #ifndef SIATTN_DISPATCH_VALIDATE_HPP
 #define SIATTN_DISPATCH_VALIDATE_HPP
 
-#include <siattn/attention.hpp>
+#include <siattn/backend.hpp>
 
 namespace siattn::dispatch {
 
 /// Extents, options and transform of a problem; the message names the argument and its value.
 Status validate_problem(const AttentionProblem& problem);
 
-/// The tensors of one run against a validated problem: shapes, types, strides, alignment, lengths, and that no output
-/// overlaps an input, another output or itself. Allocates nothing when all is well.
-Status validate_tensors(const AttentionShape& shape, DType dtype, const AttentionTensors& tensors);
+/// Page size and stride, not the entries.
+Status validate_page_table(const PageTable& table);
+
+/// The tensors of one run against a validated problem: lengths, offsets and pages of each sequence, shapes, types,
+/// strides, alignment, and that no output overlaps an input, another output or itself. Of the prepared problem only
+/// shape, types and options are looked at. Allocates nothing when all is well.
+Status validate_tensors(const PreparedAttention& problem, const AttentionTensors& tensors);
 
 }  // namespace siattn::dispatch
 

@@ -68,7 +68,7 @@ bool overlaps_itself(const TensorView& x) {
 }
 
 Status validate_view(const char* name, const TensorView& x) {
-  if (size_of(x.dtype) == 0) {
+  if (size_of(x.dtype) == 0 || x.dtype == DType::int8) {
     return invalid(name, ".dtype = ", static_cast<int>(x.dtype), ": expected f32, bf16, f16 or f64");
   }
   for (const std::int64_t extent : x.shape) {

@@ -263,6 +263,7 @@ void store(std::byte* at, DType dtype, double value) {
     case DType::float64: return put(value);
     case DType::bfloat16: return put(to_bfloat16(static_cast<float>(value)));
     case DType::float16: return put(to_float16(static_cast<float>(value)));
+    case DType::int8: return put(static_cast<std::int8_t>(value));
   }
 }
 
@@ -304,6 +305,7 @@ double load(const std::byte* at, DType dtype) {
     case DType::float64: return get(double{});
     case DType::bfloat16: return to_float(get(bfloat16{}));
     case DType::float16: return to_float(get(float16{}));
+    case DType::int8: return get(std::int8_t{});
   }
   return 0;
 }
@@ -425,17 +427,21 @@ void test(Bytes in) {
     require(valid.code() == StatusCode::invalid_argument, "a wrong problem is a wrong argument", valid.message());
     require(faults.unsure || begins_with_one_of(valid.message(), faults.names), "a message names what is wrong",
             valid.message());
-    require(same(AttentionPlan::create_on(backend, problem, static_cast<int>(threads)).status(), valid),
+    require(same(AttentionPlan::create_on(backend, problem, {"", static_cast<int>(threads)}).status(), valid),
             "planning says what validation says", valid.message());
     return;
   }
 
   Tensors tensors = read_tensors(in, problem);
   const Judgement judgement = judge(tensors, problem.shape);
-  const Status fits = dispatch::validate_tensors(problem.shape, problem.dtype, tensors.views());
+  PreparedAttention prepared;
+  prepared.shape = problem.shape;
+  prepared.dtype = prepared.kv_dtype = problem.dtype;
+  prepared.options = problem.options;
+  const Status fits = dispatch::validate_tensors(prepared, tensors.views());
   require(judgement.verdict == Verdict::maybe || fits.ok() == (judgement.verdict == Verdict::good),
           "tensors are judged as the contract says", fits.ok() ? joined(judgement.names) : fits.message());
-  require(same(fits, dispatch::validate_tensors(problem.shape, problem.dtype, tensors.views())),
+  require(same(fits, dispatch::validate_tensors(prepared, tensors.views())),
           "the same tensors give the same verdict");
   if (!fits) {
     require_good_error(fits);
@@ -444,7 +450,7 @@ void test(Bytes in) {
 
   const AttentionShape& s = problem.shape;
   if (Wide{s.query_heads} * (s.query_len + s.kv_len) > most_table_entries) return;
-  const auto plan = AttentionPlan::create_on(backend, problem, static_cast<int>(threads));
+  const auto plan = AttentionPlan::create_on(backend, problem, {"", static_cast<int>(threads)});
   if (!plan) {
     require_good_error(plan.status());
     const std::string& message = plan.status().message();

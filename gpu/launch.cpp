@@ -2,6 +2,7 @@
 #include "gpu/launch.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <string>
 
@@ -89,13 +90,19 @@ std::int64_t most_decode_queries(std::int64_t query_len) noexcept {
 
 Status supported_by_kernels(const AttentionProblem& problem) {
   if (problem.dtype == DType::float64) {
-    return {StatusCode::unsupported, "backend cuda computes f32, bf16 and f16, not f64"};
+    return {StatusCode::unsupported, "dtype = f64: backend cuda computes in float32; use the backend reference"};
+  }
+  if (problem.kv_dtype.value_or(problem.dtype) != problem.dtype) {
+    return {StatusCode::unsupported, "kv_dtype = " + std::string(name_of(*problem.kv_dtype)) +
+                                         ": backend cuda takes keys and values of the type of query"};
   }
   const std::int64_t dim = std::max(problem.shape.head_dim, problem.shape.value_dim);
   if (dim > kMaxDim) {
-    const char* const name = problem.shape.head_dim > kMaxDim ? "head_dim " : "value_dim ";
-    return {StatusCode::unsupported, "backend cuda takes " + std::string(name) + "up to " + std::to_string(kMaxDim) +
-                                         ", not " + std::to_string(dim)};
+    const bool head = problem.shape.head_dim > kMaxDim;
+    return {StatusCode::unsupported,
+            std::string(head ? "head_dim = " : "value_dim = ") +
+                std::to_string(head ? problem.shape.head_dim : problem.shape.value_dim) + ": backend cuda takes up to " +
+                std::to_string(kMaxDim) + "; use the backend reference"};
   }
   return {};
 }
@@ -114,19 +121,46 @@ std::vector<Entry> device_tables(const LogitTables& tables, std::int64_t query_h
 Sequence sequence_of(const PreparedAttention& problem, const AttentionTensors& tensors, std::int64_t b) noexcept {
   const SequenceBounds bounds = sequence_bounds(problem, tensors, b);
   Sequence s;
-  s.query = b * tensors.query.strides[0];
-  s.key = b * tensors.key.strides[0];
-  s.value = b * tensors.value.strides[0];
-  s.out = b * tensors.out.strides[0];
-  s.lse = tensors.lse.data == nullptr ? 0 : b * tensors.lse.strides[0];
+  s.query = query_rows(tensors, tensors.query, b, 0).base;
+  s.key = kv_rows(tensors, tensors.key, b, 0).base;
+  s.value = kv_rows(tensors, tensors.value, b, 0).base;
+  s.out = query_rows(tensors, tensors.out, b, 0).base;
+  s.lse = tensors.lse.data == nullptr ? 0 : query_rows(tensors, tensors.lse, b, 0).base;
   s.query_offset = bounds.query_offset;
   s.query_len = static_cast<std::int32_t>(bounds.query_len);
-  s.query_rows = static_cast<std::int32_t>(problem.shape.query_len);
+  s.query_rows = static_cast<std::int32_t>(tensors.cu_query.empty() ? problem.shape.query_len : bounds.query_len);
   s.kv_len = static_cast<std::int32_t>(bounds.kv_len);
   return s;
 }
 
-std::int64_t sequences_of(const PreparedAttention& problem) noexcept { return problem.shape.batch; }
+std::vector<Sequence> sequences_of(const PreparedAttention& problem, const AttentionTensors& tensors) {
+  const std::int64_t count = sequences(problem, tensors);
+  std::vector<Sequence> list;
+  list.reserve(static_cast<std::size_t>(count) + 1);
+  for (std::int64_t b = 0; b < count; ++b) list.push_back(sequence_of(problem, tensors, b));
+  if (tensors.cu_query.empty()) return list;
+  // Tokens that belong to nobody: rows of a sequence without queries.
+  const std::int64_t used = tensors.cu_query[static_cast<std::size_t>(count)];
+  if (used == tensors.out.shape[2]) return list;
+  Sequence rest;
+  rest.out = used * tensors.out.strides[2];
+  rest.lse = used * tensors.lse.strides[2];
+  rest.query_rows = static_cast<std::int32_t>(tensors.out.shape[2] - used);
+  list.push_back(rest);
+  return list;
+}
+
+std::vector<std::int32_t> pages_of(const AttentionTensors& tensors, std::span<Sequence> sequences) {
+  std::vector<std::int32_t> pages;
+  const PageTable& table = tensors.pages;
+  if (table.empty()) return pages;
+  for (std::size_t b = 0; b < tensors.kv_lengths.size(); ++b) {
+    sequences[b].pages = static_cast<std::int64_t>(pages.size());
+    const std::int32_t* const first = table.pages + static_cast<std::int64_t>(b) * table.stride;
+    pages.insert(pages.end(), first, first + divide_up<std::int64_t>(sequences[b].kv_len, table.page_size));
+  }
+  return pages;
+}
 
 std::int64_t state_bytes(const PreparedAttention& problem) noexcept {
   const AttentionShape& shape = problem.shape;
@@ -138,11 +172,18 @@ std::int64_t state_bytes(const PreparedAttention& problem) noexcept {
   return rows * splits * (shape.value_dim + 2) * static_cast<std::int64_t>(sizeof(float));
 }
 
+std::int64_t state_bytes(const Forward& f) noexcept {
+  if (f.max_splits == 1) return 0;
+  const std::int64_t slots = std::int64_t{f.batch} * f.query_heads * f.state_rows * f.max_splits;
+  return slots * (f.value_dim + 2) * static_cast<std::int64_t>(sizeof(float));
+}
+
 Forward forward_of(const PreparedAttention& problem, const AttentionTensors& tensors,
                    std::span<const Sequence> sequences, const DeviceArrays& arrays) noexcept {
   const AttentionShape& shape = problem.shape;
   const std::int64_t group = shape.query_heads / shape.kv_heads;
   const bool tensor_cores = uses_tensor_cores(problem.dtype, shape.head_dim, shape.value_dim);
+  const LogitTables& tables = *problem.tables;
   Forward f;
   f.query = rows_of(tensors.query);
   f.key = rows_of(tensors.key);
@@ -155,17 +196,21 @@ Forward forward_of(const PreparedAttention& problem, const AttentionTensors& ten
   f.kv_heads = static_cast<std::int32_t>(shape.kv_heads);
   f.head_dim = static_cast<std::int32_t>(shape.head_dim);
   f.value_dim = static_cast<std::int32_t>(shape.value_dim);
+  f.pages = arrays.pages;
+  if (!tensors.pages.empty()) {
+    f.page_shift = std::countr_zero(static_cast<std::uint64_t>(tensors.pages.page_size));
+  }
   f.causal = problem.options.mask == Mask::causal;
   f.window = std::min(problem.options.window.value_or(kNoWindow), kNoWindow);
   f.sinks = static_cast<std::int32_t>(std::min<std::int64_t>(problem.options.n_sink, shape.kv_len));
-  f.sink_scale = problem.tables.sink_scale;
+  f.sink_scale = tables.sink_scale;
   f.tables = arrays.tables;
-  f.entries = std::max<std::int64_t>(problem.tables.t_max - problem.tables.t_min + 1, 0);
-  f.t_max = problem.tables.t_max;
-  f.tables_per_head = problem.tables.scales_per_head || problem.tables.shifts_per_head;
+  f.entries = std::max<std::int64_t>(tables.t_max - tables.t_min + 1, 0);
+  f.t_max = tables.t_max;
+  f.tables_per_head = tables.scales_per_head || tables.shifts_per_head;
   f.row_factors = arrays.row_factors;
-  f.row_factor_count = problem.tables.row_factor_count;
-  f.row_factors_per_head = problem.tables.row_factors_per_head;
+  f.row_factor_count = tables.row_factor_count;
+  f.row_factors_per_head = tables.row_factors_per_head;
   const int tile = prefill_queries(tensor_core_width(f.head_dim, f.value_dim));
   for (const Sequence& s : sequences) {
     if (s.query_rows > s.query_len) f.fill_rows = std::max(f.fill_rows, s.query_rows);

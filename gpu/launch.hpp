@@ -45,11 +45,17 @@ std::vector<Entry> device_tables(const LogitTables& tables, std::int64_t query_h
 /// Sequence b of a run. Everything but the tensors' addresses.
 Sequence sequence_of(const PreparedAttention& problem, const AttentionTensors& tensors, std::int64_t b) noexcept;
 
-/// Sequences of a run, at most.
-std::int64_t sequences_of(const PreparedAttention& problem) noexcept;
+/// Those of a run, and where a ragged batch has tokens past the last one, one without queries that has them as rows.
+std::vector<Sequence> sequences_of(const PreparedAttention& problem, const AttentionTensors& tensors);
+
+/// The pages that a paged run reads, sequence after sequence; tells each sequence where its own begin. Empty: not paged.
+std::vector<std::int32_t> pages_of(const AttentionTensors& tensors, std::span<Sequence> sequences);
 
 /// Device memory for the states of splits, at most, over all runs of a plan: max, sum and out behind one another.
 std::int64_t state_bytes(const PreparedAttention& problem) noexcept;
+
+/// The same for this very run.
+std::int64_t state_bytes(const Forward& forward) noexcept;
 
 /// Where a plan's and a run's arrays are in device memory.
 struct DeviceArrays {
@@ -60,8 +66,7 @@ struct DeviceArrays {
   void* states = nullptr;               ///< state_bytes(), aligned to 4 bytes
 };
 
-/// The kernels' argument. `tensors` holds device addresses; `sequences` is the host's copy of what is on the device. Sets
-/// everything but the arrays of pages, which the caller fills in.
+/// The kernels' argument. `tensors` holds device addresses; `sequences` is the host's copy of what is on the device.
 Forward forward_of(const PreparedAttention& problem, const AttentionTensors& tensors,
                    std::span<const Sequence> sequences, const DeviceArrays& arrays) noexcept;
 

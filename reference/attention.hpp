@@ -31,8 +31,49 @@ Real element(const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t i
     case DType::float64: return Real(load(double{}));
     case DType::bfloat16: return Real(to_float(load(bfloat16{})));
     case DType::float16: return Real(to_float(load(float16{})));
+    case DType::int8: return Real(static_cast<int>(load(std::int8_t{})));
   }
   return Real(0);
+}
+
+/// How many sequences there are.
+inline std::int64_t sequences(const AttentionShape& shape, const AttentionTensors& tensors) {
+  return tensors.cu_query.empty() ? shape.batch : tensors.cu_query.sequences();
+}
+
+/// Element (b, h, i, d) of query, out or lse: in a ragged batch, of token cu_query[b] + i.
+template <class Real>
+Real query_element(const AttentionTensors& tensors, const TensorView& x, std::int64_t b, std::int64_t h, std::int64_t i,
+                   std::int64_t d) {
+  if (tensors.cu_query.empty()) return element<Real>(x, b, h, i, d);
+  return element<Real>(x, 0, h, tensors.cu_query[static_cast<std::size_t>(b)] + i, d);
+}
+
+/// Element (b, h, j, d) of key or value: of token cu_kv[b] + j, or of the page and slot that hold key j; times its scale,
+/// where there is one.
+template <class Real>
+Real kv_element(const AttentionTensors& tensors, const TensorView& x, const TensorView& scale, std::int64_t b,
+                std::int64_t h, std::int64_t j, std::int64_t d) {
+  std::int64_t outer = b;
+  std::int64_t row = j;
+  if (!tensors.pages.empty()) {
+    outer = tensors.pages.pages[b * tensors.pages.stride + j / tensors.pages.page_size];
+    row = j % tensors.pages.page_size;
+  } else if (!tensors.cu_kv.empty()) {
+    outer = 0;
+    row = tensors.cu_kv[static_cast<std::size_t>(b)] + j;
+  }
+  const Real stored = element<Real>(x, outer, h, row, d);
+  return x.dtype == DType::int8 ? stored * element<Real>(scale, outer, h, row, 0) : stored;
+}
+
+template <class Real>
+Real key_element(const AttentionTensors& tensors, std::int64_t b, std::int64_t h, std::int64_t j, std::int64_t d) {
+  return kv_element<Real>(tensors, tensors.key, tensors.key_scale, b, h, j, d);
+}
+template <class Real>
+Real value_element(const AttentionTensors& tensors, std::int64_t b, std::int64_t h, std::int64_t j, std::int64_t d) {
+  return kv_element<Real>(tensors, tensors.value, tensors.value_scale, b, h, j, d);
 }
 
 /// Where the queries and keys of one sequence end and where its queries stand.
@@ -44,10 +85,14 @@ struct Sequence {
 
 inline Sequence sequence(const AttentionShape& shape, const AttentionOptions& options, const AttentionTensors& tensors,
                          std::int64_t b) {
+  const auto at = static_cast<std::size_t>(b);
   Sequence s{shape.query_len, shape.kv_len, 0};
-  if (!tensors.query_lengths.empty()) s.query_len = tensors.query_lengths[static_cast<std::size_t>(b)];
-  if (!tensors.kv_lengths.empty()) s.kv_len = tensors.kv_lengths[static_cast<std::size_t>(b)];
+  if (!tensors.query_lengths.empty()) s.query_len = tensors.query_lengths[at];
+  if (!tensors.kv_lengths.empty()) s.kv_len = tensors.kv_lengths[at];
+  if (!tensors.cu_query.empty()) s.query_len = tensors.cu_query[at + 1] - tensors.cu_query[at];
+  if (!tensors.cu_kv.empty()) s.kv_len = tensors.cu_kv[at + 1] - tensors.cu_kv[at];
   s.query_offset = options.query_offset ? *options.query_offset : s.kv_len - s.query_len;
+  if (!tensors.query_offsets.empty()) s.query_offset = tensors.query_offsets[at];
   return s;
 }
 
@@ -93,7 +138,7 @@ void row_logits(const AttentionShape& shape, const AttentionOptions& options, co
     if (!visible(s, options, i, j)) continue;
     Real dot(0);
     for (std::int64_t d = 0; d < shape.head_dim; ++d) {
-      dot += element<Real>(tensors.query, b, h, i, d) * element<Real>(tensors.key, b, g, j, d);
+      dot += query_element<Real>(tensors, tensors.query, b, h, i, d) * key_element<Real>(tensors, b, g, j, d);
     }
     row.scores[j] = softmax_scale * dot;
     const std::int64_t t = std::abs(s.query_offset + i - j);
@@ -130,7 +175,7 @@ void attention_row(const AttentionShape& shape, const AttentionOptions& options,
     if (!visible(s, options, i, j)) continue;
     row.weights[j] /= z;
     for (std::int64_t c = 0; c < shape.value_dim; ++c) {
-      row.out[c] += row.weights[j] * element<Real>(tensors.value, b, g, j, c);
+      row.out[c] += row.weights[j] * value_element<Real>(tensors, b, g, j, c);
     }
   }
 }

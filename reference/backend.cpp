@@ -19,6 +19,7 @@ void store(const MutableTensorView& x, std::int64_t element_offset, double value
     case DType::float64: return put(value);
     case DType::bfloat16: return put(to_bfloat16(value));
     case DType::float16: return put(to_float16(value));
+    case DType::int8: return;  // no output has it
   }
 }
 
@@ -53,46 +54,82 @@ class ReferenceBackend final : public Backend {
            alignof(double);
   }
 
-  std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
-    return std::make_shared<const Transform<double>>(problem.options, problem.shape);
+  Result<std::shared_ptr<const void>> prepare(const PreparedAttention& problem) const override {
+    return std::shared_ptr<const void>(std::make_shared<const Transform<double>>(problem.options, problem.shape));
   }
 
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,
              std::span<std::byte> workspace) const noexcept override {
-    const AttentionShape& shape = problem.shape;
-    void* start = workspace.data();
-    std::size_t space = workspace.size();
-    auto* const doubles = static_cast<double*>(std::align(alignof(double), 0, start, space));
-    const std::int64_t rows = shape.batch * shape.query_heads * shape.query_len;
-    const auto& transform = *static_cast<const Transform<double>*>(problem.state.get());
-
+    double* const doubles = aligned(workspace);
 #pragma omp parallel num_threads(problem.threads)
     {
-      double* mine = doubles + static_cast<std::size_t>(omp_get_thread_num()) * doubles_per_thread(shape);
+      double* mine = doubles + static_cast<std::size_t>(omp_get_thread_num()) * doubles_per_thread(problem.shape);
 #pragma omp for schedule(dynamic, 1)
-      for (std::int64_t r = 0; r < rows; ++r) run_row(problem, tensors, transform, r, mine);
+      for (std::int64_t r = 0; r < rows(problem, tensors); ++r) run_row(problem, tensors, r, mine);
     }
+    write_unused_tokens(problem, tensors);
+    return {};
+  }
+
+  Status run_slice(const PreparedAttention& problem, const AttentionTensors& tensors, std::span<std::byte> workspace,
+                   Slice slice) const noexcept override {
+    double* mine = aligned(workspace) + static_cast<std::size_t>(slice.index) * doubles_per_thread(problem.shape);
+    for (std::int64_t r = slice.index; r < rows(problem, tensors); r += slice.count) run_row(problem, tensors, r, mine);
+    if (slice.index == 0) write_unused_tokens(problem, tensors);
     return {};
   }
 
  private:
-  static void run_row(const PreparedAttention& problem, const AttentionTensors& tensors,
-                      const Transform<double>& transform, std::int64_t r, double* doubles) {
+  static double* aligned(std::span<std::byte> workspace) {
+    void* start = workspace.data();
+    std::size_t space = workspace.size();
+    return static_cast<double*>(std::align(alignof(double), 0, start, space));
+  }
+
+  /// Numbered by (sequence, head, query), a ragged sequence as if it were of the greatest length.
+  static std::int64_t rows(const PreparedAttention& problem, const AttentionTensors& tensors) {
+    return sequences(problem.shape, tensors) * problem.shape.query_heads * problem.shape.query_len;
+  }
+
+  static void run_row(const PreparedAttention& problem, const AttentionTensors& tensors, std::int64_t r,
+                      double* doubles) {
     const AttentionShape& shape = problem.shape;
     const std::int64_t i = r % shape.query_len;
     const std::int64_t h = r / shape.query_len % shape.query_heads;
     const std::int64_t b = r / shape.query_len / shape.query_heads;
+    const bool ragged = !tensors.cu_query.empty();
+    if (ragged && i >= sequence(shape, problem.options, tensors, b).query_len) return;
     const auto n = static_cast<std::size_t>(shape.kv_len);
     Row<double> row;
     row.scores = {doubles, n};
     row.logits = {doubles + n, n};
     row.weights = {doubles + 2 * n, n};
     row.out = {doubles + 3 * n, static_cast<std::size_t>(shape.value_dim)};
+    const auto& transform = *static_cast<const Transform<double>*>(problem.state.get());
     attention_row(shape, problem.options, transform, tensors, b, h, i, row);
+    if (ragged) return write(tensors, 0, h, tensors.cu_query[static_cast<std::size_t>(b)] + i, row);
+    write(tensors, b, h, i, row);
+  }
 
+  /// Tokens past the last sequence: rows that see no key.
+  static void write_unused_tokens(const PreparedAttention& problem, const AttentionTensors& tensors) {
+    if (tensors.cu_query.empty()) return;
+    for (std::int64_t i = tensors.cu_query[tensors.cu_query.size() - 1]; i < tensors.query.shape[2]; ++i) {
+      for (std::int64_t h = 0; h < problem.shape.query_heads; ++h) {
+        for (std::int64_t c = 0; c < problem.shape.value_dim; ++c) {
+          store(tensors.out, row_offset(tensors.out, 0, h, i) + c, 0.0);
+        }
+        write(tensors, 0, h, i, Row<double>{});
+      }
+    }
+  }
+
+  static void write(const AttentionTensors& tensors, std::int64_t b, std::int64_t h, std::int64_t i,
+                    const Row<double>& row) {
     const std::int64_t out_row = row_offset(tensors.out, b, h, i);
-    for (std::int64_t c = 0; c < shape.value_dim; ++c)
-      store(tensors.out, out_row + c, row.out[static_cast<std::size_t>(c)]);
+    for (std::size_t c = 0; c < row.out.size(); ++c) {
+      store(tensors.out, out_row + static_cast<std::int64_t>(c), row.out[c]);
+    }
     if (tensors.lse.data != nullptr) store(tensors.lse, row_offset(tensors.lse, b, h, i), row.lse);
   }
 };

@@ -312,7 +312,7 @@ TEST_F(Errors, Lengths) {
     expect_invalid_tensors([&](auto& t) { t.kv_lengths = lengths; }, in_keys);
     expect_invalid_tensors([&](auto& t) { t.query_lengths = lengths; }, in_queries);
   };
-  expect_bad({1}, {"kv_lengths has 1 values", "batch = 2"}, {"query_lengths has 1 values", "batch = 2"});
+  expect_bad({1}, {"kv_lengths has 1 values", "2 sequences"}, {"query_lengths has 1 values", "2 sequences"});
   expect_bad({1, 2, 3}, {"kv_lengths has 3 values"}, {"query_lengths has 3 values"});
   expect_bad({1, -1}, {"kv_lengths[1] = -1", "0 .. 5"}, {"query_lengths[1] = -1", "0 .. 3"});
   expect_bad({6, 1}, {"kv_lengths[0] = 6", "0 .. 5"}, {"query_lengths[0] = 6", "0 .. 3"});
@@ -325,6 +325,7 @@ TEST_F(Errors, WorkspaceThatIsTooSmall) {
     const Bits before = bits_of(data);
     const auto plan = AttentionPlan::create_on(*backend, data.problem());
     ASSERT_TRUE(plan.ok());
+    if (backend->family() == "cuda") continue;  // has its own, on the device
     ASSERT_GT(plan->workspace_bytes(), 0u);
     std::vector<std::byte> workspace(plan->workspace_bytes() - 1);
     const Status status = plan->run(data.tensors(), workspace);

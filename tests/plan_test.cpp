@@ -20,7 +20,7 @@ TEST(Plan, FusedBackendsNeedAtMostEightMebibytesAThreadAtAnyLength) {
     for (const std::int64_t len : {1, 100, 4096, 131072, 1000000}) {
       for (const std::int64_t dim : {1, 64, 128, 512}) {
         for (const int threads : {1, 2, 16}) {
-          const auto plan = AttentionPlan::create_on(*backend, causal(8, len, dim), threads);
+          const auto plan = AttentionPlan::create_on(*backend, causal(8, len, dim), {"", threads});
           ASSERT_TRUE(plan.ok()) << plan.status().message();
           EXPECT_LE(plan->workspace_bytes(), std::size_t{8} * 1024 * 1024 * static_cast<std::size_t>(threads))
               << backend->name() << ", len " << len << ", dim " << dim << ", threads " << threads;
@@ -33,7 +33,7 @@ TEST(Plan, FusedBackendsNeedAtMostEightMebibytesAThreadAtAnyLength) {
 TEST(Plan, TablesHoldTheDistancesThatOccurAndNoMore) {
   const auto long_plan = AttentionPlan::create(causal(32, 131072, 64), {.backend = "cpu"});
   ASSERT_TRUE(long_plan.ok());
-  const LogitTables& tables = long_plan->prepared().tables;
+  const LogitTables& tables = *long_plan->prepared().tables;
   EXPECT_EQ(tables.entries(), 131072 + 2 * LogitTables::padding);
   EXPECT_EQ(tables.scales.size(), static_cast<std::size_t>(tables.entries()));  // shared by the 32 heads
 
@@ -42,7 +42,7 @@ TEST(Plan, TablesHoldTheDistancesThatOccurAndNoMore) {
   far.options.query_offset = 2147483647;
   const auto far_plan = AttentionPlan::create(far, {.backend = "cpu"});
   ASSERT_TRUE(far_plan.ok());
-  EXPECT_EQ(far_plan->prepared().tables.entries(), 4 + 2 * LogitTables::padding);
+  EXPECT_EQ(far_plan->prepared().tables->entries(), 4 + 2 * LogitTables::padding);
 }
 
 TEST(Plan, CopiesShareTheirTables) {

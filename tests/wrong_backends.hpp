@@ -42,15 +42,15 @@ class WrongBackend final : public Backend {
   }
 
   /// The problem with its tables, as this backend takes it.
-  std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
+  Result<std::shared_ptr<const void>> prepare(const PreparedAttention& problem) const override {
     auto taken = std::make_shared<PreparedAttention>(problem);
     auto* const transform = std::get_if<ScaleInvariant>(&taken->options.transform);
     if (mistake_ == Mistake::tau_one_percent_off && transform != nullptr) {
       for (double& tau : transform->tau.values) tau *= 1.01;
       auto tables = dispatch::compile_tables(*taken, log_base());
-      if (tables) taken->tables = *std::move(tables);
+      if (tables) taken->tables = std::make_shared<LogitTables>(*std::move(tables));
     }
-    return taken;
+    return std::shared_ptr<const void>(std::move(taken));
   }
 
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,

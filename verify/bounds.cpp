@@ -41,8 +41,8 @@ LogitError logit_error(const AttentionProblem& problem, const AttentionTensors& 
   double flushed = 0;
   const auto subnormal = [](double x) { return x != 0 && std::abs(x) < 0x1p-126; };
   for (std::int64_t d = 0; d < shape.head_dim; ++d) {
-    const double q = reference::element<double>(tensors.query, b, h, i, d);
-    const double k = reference::element<double>(tensors.key, b, g, j, d);
+    const double q = reference::query_element<double>(tensors, tensors.query, b, h, i, d);
+    const double k = reference::key_element<double>(tensors, b, g, j, d);
     products += std::abs(q * k);
     if (numerics.flushes_operands && (subnormal(q) || subnormal(k))) flushed += std::abs(q * k);
   }
@@ -52,7 +52,9 @@ LogitError logit_error(const AttentionProblem& problem, const AttentionTensors& 
   const double shift = sink ? 0 : std::abs(transform.shift(h, t));
   const double shift_terms = sink ? 0 : transform.shift_terms(h, t);
   const double u = numerics.unit_roundoff;
-  const double dot_error = gamma(static_cast<double>(shape.head_dim + 1), std::max(u, numerics.score_unit_roundoff));
+  // An int8 element counts as its product with the row's scale, rounded: one factor more.
+  const double factors = static_cast<double>(shape.head_dim) + (tensors.key.dtype == DType::int8 ? 2 : 1);
+  const double dot_error = gamma(factors, std::max(u, numerics.score_unit_roundoff));
   const double lost = flushed + static_cast<double>(shape.head_dim + 1) * (underflow(u) + numerics.underflow);
   LogitError result;
   result.error = times(scale * softmax_scale * products, dot_error) + scale * softmax_scale * lost +
@@ -127,7 +129,7 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
     double largest = 0;
     double farthest = 0;
     for (std::size_t k = 0; k < keys.size(); ++k) {
-      const double v = reference::element<double>(tensors.value, b, g, keys[k], c);
+      const double v = reference::value_element<double>(tensors, b, g, keys[k], c);
       const double weight = row.weights[keys[k]];
       from_weights += times(weight_error[k], std::abs(v - o));
       absolute += times(weight, std::abs(v));
@@ -137,8 +139,9 @@ RowBound forward_bound(const AttentionProblem& problem, const AttentionTensors& 
       if (std::isinf(v) && weight < 2 * numerics.least_normal) tolerance.promised = false;
     }
     if (overflows(sum, u)) tolerance.promised = false;
+    const double from_values = tensors.value.dtype == DType::int8 ? u * absolute : 0;
     tolerance.arithmetic = 1.01 * (std::min(from_weights, farthest) + chain * (absolute + std::abs(o)) +
-                                   3 * u * std::abs(o) + numerics.weight_roundoff * absolute) +
+                                   3 * u * std::abs(o) + numerics.weight_roundoff * absolute + from_values) +
                            static_cast<double>(keys.size()) * numerics.least_normal * largest +
                            (2 * static_cast<double>(keys.size()) + 3) * (underflow(u) + numerics.underflow);
     tolerance.rounding = output.unit_roundoff * std::abs(o) + output.half_subnormal;

@@ -28,6 +28,8 @@
 ///    And (D + 1) e |r a_j| s for products that underflow: e = 2^-150, half the least subnormal of the arithmetic, and
 ///    Numerics::underflow where a unit flushes; such a unit may take subnormal operands as 0 as well, which costs
 ///    |r a_j| s |q_d||k_jd| for each d that has one.
+///    Keys of type int8 are multiplied by their row's scale and rounded: g'_(D+2), and values likewise u sum_j p_j |v_j|
+///    in step 3.
 ///    Folding log2(e) into the tables changes no term: each folded entry is still rounded once.
 /// 2. Weight. exp(L_j - M) for a running maximum M: one rounding of x_j, at most u (|x_j| + DM) over the running
 ///    maxima, e_exp for the exponential; then for each of the C times that the maximum rose, a factor
@@ -70,6 +72,7 @@ constexpr Rounding rounding_of(DType dtype) noexcept {
     case DType::float64: return {0x1p-53, 0};
     case DType::bfloat16: return {0x1p-8, 0x1p-134};
     case DType::float16: return {0x1p-11, 0x1p-25};
+    case DType::int8: break;  // no output has it
   }
   return {0, 0};
 }

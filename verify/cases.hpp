@@ -22,6 +22,7 @@ struct Case {
   Placement placement;
   bool far = false;  ///< rows lie so far apart that offsets exceed 32 bits, see far_tensors.hpp
   int threads = 0;   ///< 0: as many as the backend would take
+  Batching batching;
   std::vector<std::int64_t> query_lengths, kv_lengths;
   std::function<void(ProblemData&)> fill;  ///< empty: Gaussian, with a seed from the name
 };

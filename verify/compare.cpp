@@ -19,6 +19,7 @@ double largest_of(DType dtype) {
     case DType::float64: return 0x1.fffffffffffffp1023;
     case DType::bfloat16: return 0x1.fep127;
     case DType::float16: return 65504;
+    case DType::int8: break;
   }
   return 0;
 }
@@ -55,13 +56,23 @@ class RowComparer {
     const RowBound bound = forward_bound(problem_, tensors_, transform_, numerics_, b, h, i, row);
     for (std::int64_t c = 0; c < problem_.shape.value_dim; ++c) {
       const auto k = static_cast<std::size_t>(c);
-      element(reference::element<double>(tensors_.out, b, h, i, c), out_[k], bound.out[k], tensors_.out.dtype,
+      element(reference::query_element<double>(tensors_, tensors_.out, b, h, i, c), out_[k], bound.out[k], tensors_.out.dtype,
               {b, h, i, c});
     }
     if (tensors_.lse.data != nullptr) {
-      element(reference::element<double>(tensors_.lse, b, h, i, 0), row.lse, bound.lse, tensors_.lse.dtype,
+      element(reference::query_element<double>(tensors_, tensors_.lse, b, h, i, 0), row.lse, bound.lse, tensors_.lse.dtype,
               {b, h, i, -1});
     }
+  }
+
+  /// A token behind the last sequence: a row that sees no key.
+  void compare_unused(std::int64_t h, std::int64_t i) {
+    for (std::int64_t c = 0; c < problem_.shape.value_dim; ++c) {
+      element(reference::element<double>(tensors_.out, 0, h, i, c), 0, {}, tensors_.out.dtype, {0, h, i, c});
+    }
+    if (tensors_.lse.data == nullptr) return;
+    element(reference::element<double>(tensors_.lse, 0, h, i, 0), -std::numeric_limits<double>::infinity(), {},
+            tensors_.lse.dtype, {0, h, i, -1});
   }
 
   Comparison result;
@@ -115,7 +126,9 @@ std::string element_name(const Shape4& at) {
 
 Comparison compare_with_reference(const AttentionProblem& problem, const AttentionTensors& tensors,
                                   const Numerics& numerics, std::int64_t most_rows) {
-  const AttentionShape& shape = problem.shape;
+  AttentionShape shape = problem.shape;
+  shape.batch = reference::sequences(problem.shape, tensors);
+  const bool ragged = !tensors.cu_query.empty();
   constexpr std::int64_t kRows = 8;  // of one head, by one thread
   const std::int64_t rows = std::min(shape.query_len, most_rows);
   const std::int64_t blocks = (rows + kRows - 1) / kRows;
@@ -130,12 +143,20 @@ Comparison compare_with_reference(const AttentionProblem& problem, const Attenti
     RowComparer comparer(problem, tensors, numerics);
     for (std::int64_t k = first; k < std::min(first + kRows, rows); ++k) {
       const std::int64_t i = rows == 1 ? shape.query_len - 1 : k * (shape.query_len - 1) / (rows - 1);
-      comparer.compare(slice / shape.query_heads, slice % shape.query_heads, i);
+      const std::int64_t b = slice / shape.query_heads;
+      if (ragged && i >= reference::sequence(shape, problem.options, tensors, b).query_len) continue;
+      comparer.compare(b, slice % shape.query_heads, i);
     }
     parts[static_cast<std::size_t>(part)] = std::move(comparer.result);
   }
   Comparison total;
   for (const Comparison& part : parts) merge(total, part);
+  if (!ragged) return total;
+  RowComparer behind(problem, tensors, numerics);
+  for (std::int64_t i = tensors.cu_query[tensors.cu_query.size() - 1]; i < tensors.query.shape[2]; ++i) {
+    for (std::int64_t h = 0; h < shape.query_heads; ++h) behind.compare_unused(h, i);
+  }
+  merge(total, behind.result);
   return total;
 }
 

@@ -29,6 +29,8 @@ struct Comparison {
 /// "out[0, 2, 17, 5]" or "lse[0, 2, 17]".
 std::string element_name(const Shape4& at);
 
+/// In a ragged batch elements are named by sequence and query, those behind the last sequence by token.
+///
 /// Compares tensors.out (and tensors.lse where it is there) with the double reference within verify/bounds.hpp. NaN and
 /// infinities are compared first: a NaN where the reference has a number is a failure and so is the reverse.
 /// `most_rows`: of each head only so many queries, evenly spread, the first and the last among them; for problems too

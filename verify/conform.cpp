@@ -19,7 +19,7 @@ constexpr DType kTypes[] = {DType::float32, DType::bfloat16, DType::float16};
 /// The workspace holds NaN: what is used before it is written shows.
 Status run_on(const Backend& backend, const AttentionProblem& problem, int threads, const AttentionTensors& tensors,
               Guard guard) {
-  const auto plan = AttentionPlan::create_on(backend, problem, threads);
+  const auto plan = AttentionPlan::create_on(backend, problem, {.backend = {}, .threads = threads});
   if (!plan) return plan.status();
   const std::size_t bytes = plan->workspace_bytes();
   if (guard != Guard::bytes) {

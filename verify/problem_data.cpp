@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verify/problem_data.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
+#include <numeric>
+
+#include <siattn/backend.hpp>
 
 #include "reference/attention.hpp"
 #include "verify/random.hpp"
@@ -18,6 +21,7 @@ void store(std::byte* at, DType dtype, double value) {
     case DType::float64: return put(value);
     case DType::bfloat16: return put(to_bfloat16(value));
     case DType::float16: return put(to_float16(value));
+    case DType::int8: return put(static_cast<std::int8_t>(std::lround(std::clamp(value, -127.0, 127.0))));
   }
 }
 
@@ -44,6 +48,21 @@ MutableTensorView GuardedTensor::view() noexcept { return {memory_.data(), dtype
 void GuardedTensor::set(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d, double value) {
   const std::int64_t offset = row_offset(view(), b, h, i) + d;
   store(memory_.data() + static_cast<std::size_t>(offset) * size_of(dtype_), dtype_, value);
+}
+
+void GuardedTensor::set_row(std::int64_t offset, double* scale, const std::function<double(std::int64_t)>& value) {
+  double largest = 0;
+  if (dtype_ == DType::int8) {
+    for (std::int64_t d = 0; d < shape_[3]; ++d) {
+      const double x = std::abs(value(d));
+      if (!(x <= largest)) largest = x;  // a NaN stays
+    }
+    *scale = static_cast<float>(largest / 127);
+  }
+  for (std::int64_t d = 0; d < shape_[3]; ++d) {
+    const double x = dtype_ == DType::int8 ? (largest > 0 && std::isfinite(largest) ? value(d) / *scale : 0) : value(d);
+    store(memory_.data() + static_cast<std::size_t>(offset + d) * size_of(dtype_), dtype_, x);
+  }
 }
 
 double GuardedTensor::get(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t d) const {
@@ -81,30 +100,109 @@ std::vector<std::byte> GuardedTensor::bits() const {
 }
 
 ProblemData::ProblemData(const AttentionProblem& problem, const Placement& placement)
-    : problem_(problem), guard_(placement.guard) {
+    : ProblemData(problem, placement, {}, {}, {}) {}
+
+ProblemData::ProblemData(const AttentionProblem& problem, const Placement& placement, const Batching& batching,
+                         std::vector<std::int64_t> query_lengths_, std::vector<std::int64_t> kv_lengths_)
+    : query_lengths(std::move(query_lengths_)),
+      kv_lengths(std::move(kv_lengths_)),
+      problem_(problem),
+      guard_(placement.guard),
+      batching_(batching) {
   const AttentionShape& s = problem.shape;
-  query = GuardedTensor(problem.dtype, {s.batch, s.query_heads, s.query_len, s.head_dim}, placement, "query");
-  key = GuardedTensor(problem.dtype, {s.batch, s.kv_heads, s.kv_len, s.head_dim}, placement, "key");
-  value = GuardedTensor(problem.dtype, {s.batch, s.kv_heads, s.kv_len, s.value_dim}, placement, "value");
-  out = GuardedTensor(problem.dtype, {s.batch, s.query_heads, s.query_len, s.value_dim}, placement, "out");
-  lse = GuardedTensor(problem.dtype == DType::float64 ? DType::float64 : DType::float32,
-                      {s.batch, s.query_heads, s.query_len, 1}, placement, "lse");
+  cu_query_ = {0};
+  cu_kv_ = {0};
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    cu_query_.push_back(cu_query_.back() + query_len(b));
+    cu_kv_.push_back(cu_kv_.back() + static_cast<std::int32_t>(kv_len(b)));
+  }
+  if (batching_.page_size > 0) hand_out_pages();
+  Shape4 queries{s.batch, s.query_heads, s.query_len, 0};
+  if (batching_.ragged_queries) queries = {1, s.query_heads, cu_query_.back() + batching_.spare_tokens, 0};
+  Shape4 keys{s.batch, s.kv_heads, s.kv_len, 0};
+  if (batching_.ragged_keys) keys = {1, s.kv_heads, cu_kv_.back() + batching_.spare_tokens, 0};
+  if (batching_.page_size > 0) keys = {page_count_, s.kv_heads, batching_.page_size, 0};
+  const auto with_dim = [](Shape4 shape, std::int64_t dim) {
+    shape[3] = dim;
+    return shape;
+  };
+  const DType kv = problem.kv_dtype.value_or(problem.dtype);
+  query = GuardedTensor(problem.dtype, with_dim(queries, s.head_dim), placement, "query");
+  key = GuardedTensor(kv, with_dim(keys, s.head_dim), placement, "key");
+  value = GuardedTensor(kv, with_dim(keys, s.value_dim), placement, "value");
+  if (kv == DType::int8) {
+    key_scale = GuardedTensor(DType::float32, with_dim(keys, 1), placement, "key_scale");
+    value_scale = GuardedTensor(DType::float32, with_dim(keys, 1), placement, "value_scale");
+  }
+  out = GuardedTensor(problem.dtype, with_dim(queries, s.value_dim), placement, "out");
+  lse = GuardedTensor(problem.dtype == DType::float64 ? DType::float64 : DType::float32, with_dim(queries, 1), placement,
+                      "lse");
+}
+
+std::int64_t ProblemData::query_len(std::int64_t b) const {
+  return query_lengths.empty() ? problem_.shape.query_len : query_lengths[static_cast<std::size_t>(b)];
+}
+std::int64_t ProblemData::kv_len(std::int64_t b) const {
+  return kv_lengths.empty() ? problem_.shape.kv_len : kv_lengths[static_cast<std::size_t>(b)];
+}
+
+/// Page numbers go up by a step that is prime to their number: neighbours lie apart, and every third page is nobody's.
+/// What the table holds behind a sequence's last page must not be looked at.
+void ProblemData::hand_out_pages() {
+  const std::int64_t size = batching_.page_size;
+  const auto pages_of = [size](std::int64_t keys) { return (keys + size - 1) / size; };
+  std::int64_t used = 0;
+  std::int64_t shortest = problem_.shape.kv_len;
+  for (std::int64_t b = 0; b < problem_.shape.batch; ++b) {
+    pages_a_sequence_ = std::max(pages_a_sequence_, pages_of(kv_len(b)) + 1);
+    used += pages_of(kv_len(b));
+    if (kv_len(b) > 0) shortest = std::min(shortest, kv_len(b));
+  }
+  page_count_ = used + used / 2 + 3;
+  std::int64_t step = page_count_ / 2 + 1;
+  while (std::gcd(step, page_count_) != 1) ++step;
+  std::int64_t next = 0;
+  const auto take = [&] { return static_cast<std::int32_t>(next++ * step % page_count_); };
+  const std::int64_t shared = batching_.shared_pages ? shortest / size : 0;
+  std::vector<std::int32_t> common(static_cast<std::size_t>(shared));
+  for (std::int32_t& page : common) page = take();
+  for (std::int64_t b = 0; b < problem_.shape.batch; ++b) {
+    for (std::int64_t k = 0; k < pages_a_sequence_; ++k) {
+      const bool in_use = k < pages_of(kv_len(b));
+      pages_.push_back(!in_use ? -1 : k < shared ? common[static_cast<std::size_t>(k)] : take());
+    }
+  }
 }
 
 void ProblemData::fill(const Fill& query_fill, const Fill& key_fill, const Fill& value_fill) {
-  const auto fill_one = [](GuardedTensor& tensor, const Fill& f) {
-    const Shape4 shape = tensor.view().shape;
-    for (std::int64_t b = 0; b < shape[0]; ++b) {
-      for (std::int64_t h = 0; h < shape[1]; ++h) {
-        for (std::int64_t i = 0; i < shape[2]; ++i) {
-          for (std::int64_t d = 0; d < shape[3]; ++d) tensor.set(b, h, i, d, f(b, h, i, d));
-        }
+  const AttentionTensors t = tensors();
+  const AttentionShape& s = problem_.shape;
+  const bool all_queries = !batching_.ragged_queries;
+  const bool all_keys = !batching_.ragged_keys && batching_.page_size == 0;
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    for (std::int64_t h = 0; h < s.query_heads; ++h) {
+      const RowOffsets rows = query_rows(t, t.query, b, h);
+      for (std::int64_t i = 0; i < (all_queries ? s.query_len : query_len(b)); ++i) {
+        query.set_row(rows.offset(i), nullptr, [&](std::int64_t d) { return query_fill(b, h, i, d); });
       }
     }
-  };
-  fill_one(query, query_fill);
-  fill_one(key, key_fill);
-  fill_one(value, value_fill);
+    const auto fill_kv = [&](GuardedTensor& tensor, const TensorView& view, GuardedTensor& scale,
+                             const TensorView& scale_view, const Fill& f) {
+      for (std::int64_t h = 0; h < s.kv_heads; ++h) {
+        const RowOffsets rows = kv_rows(t, view, b, h);
+        const RowOffsets scales = kv_rows(t, scale_view, b, h);
+        for (std::int64_t j = 0; j < (all_keys ? s.kv_len : kv_len(b)); ++j) {
+          double row_scale = 0;
+          tensor.set_row(rows.offset(j), &row_scale, [&](std::int64_t d) { return f(b, h, j, d); });
+          if (view.dtype == DType::int8) {
+            scale.set_row(scales.offset(j), nullptr, [&](std::int64_t) { return row_scale; });
+          }
+        }
+      }
+    };
+    fill_kv(key, t.key, key_scale, t.key_scale, key_fill);
+    fill_kv(value, t.value, value_scale, t.value_scale, value_fill);
+  }
 }
 
 void ProblemData::fill_gaussian(std::uint64_t seed) {
@@ -114,7 +212,10 @@ void ProblemData::fill_gaussian(std::uint64_t seed) {
       return random.gaussian(static_cast<std::uint64_t>(index));
     };
   };
-  fill(gaussian(1, query.view().shape), gaussian(2, key.view().shape), gaussian(3, value.view().shape));
+  const AttentionShape& s = problem_.shape;
+  fill(gaussian(1, {s.batch, s.query_heads, s.query_len, s.head_dim}),
+       gaussian(2, {s.batch, s.kv_heads, s.kv_len, s.head_dim}),
+       gaussian(3, {s.batch, s.kv_heads, s.kv_len, s.value_dim}));
 }
 
 void ProblemData::fill_h_inputs() {
@@ -122,25 +223,59 @@ void ProblemData::fill_h_inputs() {
   fill(zero, zero, [](std::int64_t, std::int64_t, std::int64_t j, std::int64_t) { return static_cast<double>(j); });
 }
 
+template <class T>
+std::span<const T> ProblemData::between_guards(const char* name, const std::vector<T>& values) {
+  if (guard_ == Guard::bytes) return values;
+  const std::size_t bytes = values.size() * sizeof(T);
+  GuardedMemory& memory = guarded_.emplace_back(name, bytes, guard_);
+  if (bytes > 0) std::memcpy(memory.data(), values.data(), bytes);
+  return std::span(reinterpret_cast<const T*>(memory.data()), values.size());
+}
+
 AttentionTensors ProblemData::tensors() {
   AttentionTensors tensors;
   tensors.query = query.view();
   tensors.key = key.view();
   tensors.value = value.view();
+  tensors.key_scale = key_scale.view();
+  tensors.value_scale = value_scale.view();
   tensors.out = out.view();
   tensors.lse = lse.view();
-  tensors.query_lengths = query_lengths;
-  tensors.kv_lengths = kv_lengths;
-  if (guard_ == Guard::bytes) return tensors;
-  const auto between_pages = [this](const char* name, const std::vector<std::int64_t>& lengths, GuardedMemory& memory) {
-    const std::size_t bytes = lengths.size() * sizeof(std::int64_t);
-    memory = GuardedMemory(name, bytes, guard_);
-    if (bytes > 0) std::memcpy(memory.data(), lengths.data(), bytes);
-    return std::span(reinterpret_cast<const std::int64_t*>(memory.data()), lengths.size());
-  };
-  tensors.query_lengths = between_pages("query_lengths", query_lengths, guarded_query_lengths_);
-  tensors.kv_lengths = between_pages("kv_lengths", kv_lengths, guarded_kv_lengths_);
+  guarded_.clear();
+  if (batching_.ragged_queries) {
+    tensors.cu_query = between_guards("cu_query", cu_query_);
+  } else {
+    tensors.query_lengths = between_guards("query_lengths", query_lengths);
+  }
+  if (batching_.page_size > 0) {
+    tensors.pages = {between_guards("the page table", pages_).data(), pages_a_sequence_, batching_.page_size};
+    if (kv_lengths.empty()) kv_lengths.assign(static_cast<std::size_t>(problem_.shape.batch), problem_.shape.kv_len);
+  }
+  if (batching_.ragged_keys) {
+    tensors.cu_kv = between_guards("cu_kv", cu_kv_);
+  } else {
+    tensors.kv_lengths = between_guards("kv_lengths", kv_lengths);
+  }
+  tensors.query_offsets = between_guards("query_offsets", batching_.query_offsets);
   return tensors;
+}
+
+std::vector<std::byte> ProblemData::output_bits() {
+  const AttentionTensors t = tensors();
+  std::vector<std::byte> bits;
+  for (const TensorView& view : {TensorView(t.out), TensorView(t.lse)}) {
+    const std::size_t size = size_of(view.dtype);
+    for (std::int64_t b = 0; b < problem_.shape.batch; ++b) {
+      for (std::int64_t h = 0; h < problem_.shape.query_heads; ++h) {
+        const RowOffsets rows = query_rows(t, view, b, h);
+        for (std::int64_t i = 0; i < query_len(b); ++i) {
+          const auto* row = static_cast<const std::byte*>(view.data) + rows.offset(i) * static_cast<std::int64_t>(size);
+          bits.insert(bits.end(), row, row + static_cast<std::size_t>(view.shape[3]) * size);
+        }
+      }
+    }
+  }
+  return bits;
 }
 
 void ProblemData::clear_outputs() {
@@ -149,7 +284,8 @@ void ProblemData::clear_outputs() {
 }
 
 bool ProblemData::intact() const {
-  return query.intact() && key.intact() && value.intact() && out.intact() && lse.intact();
+  return query.intact() && key.intact() && value.intact() && key_scale.intact() && value_scale.intact() &&
+         out.intact() && lse.intact();
 }
 
 }  // namespace siattn::verify

@@ -6,6 +6,7 @@
 #include "cpu/kernels.hpp"
 #include "cpu/kernels/element.hpp"
 #include "cpu/kernels/logits.hpp"
+#include "cpu/kernels/pack.hpp"
 #include "cpu/kernels/products.hpp"
 #include "cpu/kernels/simd.hpp"
 #include "cpu/kernels/softmax.hpp"
@@ -79,31 +80,31 @@ SIATTN_INLINE Uint32Vector some_uint16(const std::uint16_t* from, std::int64_t n
   return uint32_of(some);
 }
 
-void pack_value_pairs(const void* value, std::int64_t stride, std::int64_t keys, std::int64_t value_dim,
-                      std::int64_t capacity, void* packed) {
-  const auto* source = static_cast<const std::uint16_t*>(value);
+void pack_value_pairs(const KvRows& value, std::int64_t keys, std::int64_t value_dim, std::int64_t capacity,
+                      void* packed) {
   const std::int64_t whole = (value_dim + kPanel - 1) / kPanel * kPanel;
   for (std::int64_t j = 0; j < capacity; j += 2) {
-    const std::uint16_t* const even = source + j * stride;
+    const auto* const even = j < keys ? row_at<Bfloat16>(value, j, 0) : nullptr;
+    const auto* const odd = j + 1 < keys ? row_at<Bfloat16>(value, j + 1, 0) : nullptr;
     for (std::int64_t d = 0; d < whole; d += kLanes) {
       auto* const to = static_cast<float*>(packed) + (d / kPanel * (capacity / 2) + j / 2) * kPanel + d % kPanel;
       const std::int64_t n = value_dim - d;
-      const Uint32Vector low = j < keys && n > 0 ? some_uint16(even + d, n) : Uint32Vector{};
-      const Uint32Vector high = j + 1 < keys && n > 0 ? some_uint16(even + stride + d, n) : Uint32Vector{};
+      const Uint32Vector low = even != nullptr && n > 0 ? some_uint16(even + d, n) : Uint32Vector{};
+      const Uint32Vector high = odd != nullptr && n > 0 ? some_uint16(odd + d, n) : Uint32Vector{};
       batch_of_bits(low | high << 16).store_aligned(to);
     }
   }
 }
 
-bool bfloat16_finite(const void* from, std::int64_t stride, std::int64_t rows, std::int64_t n) {
-  const auto* row = static_cast<const std::uint16_t*>(from);
+bool bfloat16_finite(const KvRows& from, std::int64_t rows, std::int64_t n) {
   Uint16Vector bad{};
   const auto check = [&](const std::uint16_t* at) {
     Uint16Vector x;
     std::memcpy(&x, at, sizeof(x));
     bad |= (Uint16Vector)((x & 0x7FFF) >= 0x7F80);
   };
-  for (std::int64_t j = 0; j < rows; ++j, row += stride) {
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const auto* const row = row_at<Bfloat16>(from, j, 0);
     std::int64_t d = 0;
     for (; d + kLanes <= n; d += kLanes) check(row + d);
     if (d == n) continue;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "cpu/kernels.hpp"
 #include "cpu/kernels/simd.hpp"
 
 namespace siattn::cpu {
@@ -102,6 +103,30 @@ struct Float16 {
   }
 #endif
 };
+
+/// Keys and values of a cache; each row has a scale.
+struct Int8 {
+  using Storage = std::int8_t;
+  static SIATTN_INLINE Batch read(const std::int8_t* from) {
+#if defined(__AVX512F__)
+    return Batch(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))));
+#elif defined(__AVX2__)
+    return Batch(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)))));
+#else
+    typedef std::int8_t Int8Vector __attribute__((vector_size(kLanes)));
+    Int8Vector narrow;
+    std::memcpy(&narrow, from, sizeof(narrow));
+    return Batch(__builtin_convertvector(__builtin_convertvector(narrow, Int32Vector), FloatVector));
+#endif
+  }
+};
+
+/// A vector of a row of K or V, as `read` gives it, times the scale of that row.
+template <class T>
+SIATTN_INLINE Batch scaled(const Batch& x, const KvRows& rows, std::int64_t key) {
+  if constexpr (sizeof(typename T::Storage) == 1) return x * Batch(rows.scale[key]);
+  return x;
+}
 
 /// The first n < kLanes elements, 0 behind them; reads no further.
 template <class T>

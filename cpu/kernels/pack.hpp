@@ -65,19 +65,25 @@ void pack_query(const void* query, std::int64_t stride, std::int64_t rows, std::
   }
 }
 
-/// kLanes keys (the first n of them exist), channels d .. d + kLanes, as lanes.
+/// Key j from channel d on.
 template <class T>
-SIATTN_INLINE void read_keys(const typename T::Storage* key, std::int64_t stride, std::int64_t n, std::int64_t d,
-                             std::int64_t head_dim, Batch (&x)[kLanes]) {
+SIATTN_INLINE const typename T::Storage* row_at(const KvRows& rows, std::int64_t j, std::int64_t d) {
+  return static_cast<const typename T::Storage*>(rows.row[j]) + d;
+}
+
+/// kLanes keys from j on (the first n of them exist), channels d .. d + kLanes, as lanes.
+template <class T>
+SIATTN_INLINE void read_keys(const KvRows& key, std::int64_t j, std::int64_t n, std::int64_t d, std::int64_t head_dim,
+                             Batch (&x)[kLanes]) {
   const std::int64_t channels = head_dim - d;
   if (n == kLanes && channels >= kLanes) {
     SIATTN_UNROLL
-    for (int i = 0; i < kLanes; ++i) x[i] = T::read(key + i * stride + d);
+    for (int i = 0; i < kLanes; ++i) x[i] = scaled<T>(T::read(row_at<T>(key, j + i, d)), key, j + i);
   } else {
     for (int i = 0; i < kLanes; ++i) {
       x[i] = i >= n               ? Batch(0.0F)
-             : channels >= kLanes ? T::read(key + i * stride + d)
-                                  : read_some<T>(key + i * stride + d, channels);
+             : channels >= kLanes ? scaled<T>(T::read(row_at<T>(key, j + i, d)), key, j + i)
+                                  : scaled<T>(read_some<T>(row_at<T>(key, j + i, d), channels), key, j + i);
     }
   }
   transpose(x);
@@ -85,15 +91,14 @@ SIATTN_INLINE void read_keys(const typename T::Storage* key, std::int64_t stride
 
 /// [panel of kPanel keys][head_dim][key in the panel].
 template <class T>
-void pack_key(const void* key, std::int64_t stride, std::int64_t keys, std::int64_t head_dim, float* packed) {
-  const auto* source = static_cast<const typename T::Storage*>(key);
+void pack_key(const KvRows& key, std::int64_t keys, std::int64_t head_dim, float* packed) {
   const std::int64_t whole = (keys + kPanel - 1) / kPanel * kPanel;
   for (std::int64_t j = 0; j < whole; j += kLanes) {
     float* to = packed + j / kPanel * kPanel * head_dim + j % kPanel;
     const std::int64_t n = keys - j;  // may be <= 0: a vector of padding
     for (std::int64_t d = 0; d < head_dim; d += kLanes) {
       Batch x[kLanes];
-      read_keys<T>(source + (n > 0 ? j : 0) * stride, stride, n < kLanes ? n : kLanes, d, head_dim, x);
+      read_keys<T>(key, j, n < kLanes ? n : kLanes, d, head_dim, x);
       const std::int64_t channels = head_dim - d < kLanes ? head_dim - d : kLanes;
       for (std::int64_t i = 0; i < channels; ++i) x[i].store_aligned(to + (d + i) * kPanel);
     }
@@ -102,18 +107,17 @@ void pack_key(const void* key, std::int64_t stride, std::int64_t keys, std::int6
 
 /// [panel of kPanel channels][capacity keys][channel in the panel].
 template <class T>
-bool pack_value(const void* value, std::int64_t stride, std::int64_t keys, std::int64_t value_dim,
-                std::int64_t capacity, float* packed) {
-  const auto* source = static_cast<const typename T::Storage*>(value);
+bool pack_value(const KvRows& value, std::int64_t keys, std::int64_t value_dim, std::int64_t capacity, float* packed) {
   const Batch zero(0.0F);
   Batch check = zero;  // 0 x is NaN for infinities and NaN, and a NaN stays in the sum
   const std::int64_t whole = (value_dim + kPanel - 1) / kPanel * kPanel;
   for (std::int64_t j = 0; j < keys; ++j) {
-    const auto* row = source + j * stride;
+    const auto* row = row_at<T>(value, j, 0);
     for (std::int64_t d = 0; d < whole; d += kLanes) {
       float* to = packed + (d / kPanel * capacity + j) * kPanel + d % kPanel;
       const std::int64_t n = value_dim - d;
-      const Batch x = n >= kLanes ? T::read(row + d) : n > 0 ? read_some<T>(row + d, n) : zero;
+      const Batch stored = n >= kLanes ? T::read(row + d) : n > 0 ? read_some<T>(row + d, n) : zero;
+      const Batch x = scaled<T>(stored, value, j);
       check = madd(x, zero, check);
       x.store_aligned(to);
     }

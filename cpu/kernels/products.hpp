@@ -112,25 +112,26 @@ void weigh_panel(const Tile& tile, int r, std::int32_t first, std::int32_t last,
 class Fetcher {
  public:
   SIATTN_INLINE Fetcher(const Ahead& ahead, std::int32_t steps)
-      : row_(ahead.at), stride_(ahead.stride), row_bytes_(ahead.row_bytes) {
+      : row_(ahead.row), row_bytes_(ahead.row_bytes), rows_left_(ahead.rows) {
     const std::int32_t lines = ahead.rows * ((ahead.row_bytes + 63) / 64);
     lines_a_step_ = steps > 0 ? (lines + steps - 1) / steps : 0;
   }
 
   SIATTN_INLINE void step() {
     for (std::int32_t i = 0; i < lines_a_step_; ++i) {
-      __builtin_prefetch(row_ + byte_, 0, 2);
+      __builtin_prefetch(static_cast<const char*>(*row_) + byte_, 0, 2);
       byte_ += 64;
       const bool row_ends = byte_ >= row_bytes_;
-      row_ += row_ends ? stride_ : 0;
+      rows_left_ -= row_ends ? 1 : 0;
+      row_ += row_ends && rows_left_ > 0 ? 1 : 0;  // the last row again and again rather than one past the list
       byte_ = row_ends ? 0 : byte_;
     }
   }
 
  private:
-  const char* row_;
-  std::int64_t stride_;
+  const void* const* row_;
   std::int32_t row_bytes_;
+  std::int32_t rows_left_;
   std::int32_t byte_ = 0;
   std::int32_t lines_a_step_;
 };

@@ -8,51 +8,44 @@
 #include "cpu/kernels.hpp"
 #include "cpu/kernels/element.hpp"
 #include "cpu/kernels/logits.hpp"
+#include "cpu/kernels/pack.hpp"
 #include "cpu/kernels/simd.hpp"
 
 namespace siattn::cpu {
 namespace {
 
-/// How far ahead, in elements, to ask for rows of K or V: by hand, as the processor's own prefetcher starts anew with
-/// each chunk. Into the second-level cache, which can wait for more lines at a time than the first. Addresses past the
-/// end of the tensor do no harm.
-template <class T>
-SIATTN_INLINE std::int64_t reach(std::int64_t stride, std::int64_t dim) {
-  constexpr std::int64_t bytes = 24576;
-  const std::int64_t row = dim * static_cast<std::int64_t>(sizeof(typename T::Storage));
-  return stride * (row < bytes ? bytes / row : 1);
-}
-
-/// Asks for the cache line `ahead` elements behind the one that the vector at channel d begins.
+/// Asks for the cache line that the vector at channel d of a row begins: by hand, as the processor's own prefetcher
+/// starts anew with each chunk and does not know pages. Into the second-level cache, which can wait for more lines at a
+/// time than the first.
 template <class Storage>
-SIATTN_INLINE void prefetch_line(const Storage* from, std::int64_t d, std::int64_t ahead) {
+SIATTN_INLINE void prefetch_line(const void* row, std::int64_t d) {
   constexpr std::int64_t vectors = 64 / (kLanes * static_cast<std::int64_t>(sizeof(Storage)));  // of a cache line
-  if (d / kLanes % vectors != 0) return;
-  const auto address = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead) * sizeof(Storage);
-  __builtin_prefetch(reinterpret_cast<const void*>(address), 0, 2);
+  if (d / kLanes % vectors == 0) __builtin_prefetch(static_cast<const Storage*>(row) + d, 0, 2);
 }
 
 /// Products of `rows` queries with keys key .. key + kLanes / rows, of which n exist, into the logits' place.
 template <class T, int rows>
-SIATTN_INLINE void stream_dots(const Tile& tile, int r, const typename T::Storage* source, std::int64_t stride,
-                               std::int32_t key, std::int64_t n) {
+SIATTN_INLINE void stream_dots(const Tile& tile, int r, const KvRows& source, std::int32_t key, std::int64_t n) {
   constexpr int keys = kLanes / rows;
+  std::int64_t index[keys];
   const typename T::Storage* k[keys];
-  for (int j = 0; j < keys; ++j) k[j] = source + (key + (j < n ? j : n - 1)) * stride;
+  for (int j = 0; j < keys; ++j) {
+    index[j] = key + (j < n ? j : n - 1);
+    k[j] = row_at<T>(source, index[j], 0);
+  }
   const std::int64_t width = whole_vectors(tile.head_dim);
   const float* query = tile.query + r * width;
   Batch dots[kLanes];
   SIATTN_UNROLL
   for (int i = 0; i < kLanes; ++i) dots[i] = Batch(0.0F);
   // The first group of rows asks for the keys of later steps.
-  const std::int64_t ahead = reach<T>(stride, tile.head_dim);
   std::int64_t d = 0;
   const auto step = [&](auto read) SIATTN_ALWAYS {
     Batch x[keys];
     SIATTN_UNROLL
     for (int j = 0; j < keys; ++j) {
-      if (r == 0) prefetch_line(k[j] + d, d, ahead);
-      x[j] = read(k[j] + d);
+      if (r == 0) prefetch_line<typename T::Storage>(source.row[index[j] + source.ahead], d);
+      x[j] = scaled<T>(read(k[j] + d), source, index[j]);
     }
     SIATTN_UNROLL
     for (int i = 0; i < rows; ++i) {
@@ -73,27 +66,25 @@ SIATTN_INLINE void stream_dots(const Tile& tile, int r, const typename T::Storag
 }
 
 template <class T, int rows>
-void stream_dots_of_rows(const Tile& tile, int r, const void* key, std::int64_t stride, std::int32_t from,
-                         std::int32_t to) {
-  const auto* source = static_cast<const typename T::Storage*>(key);
+void stream_dots_of_rows(const Tile& tile, int r, const KvRows& key, std::int32_t from, std::int32_t to) {
   for (std::int32_t j = from; j < to; j += kLanes / rows) {
     const std::int32_t left = tile.last - j;
     if (left <= 0) return;
-    stream_dots<T, rows>(tile, r, source, stride, j, left < kLanes / rows ? left : kLanes / rows);
+    stream_dots<T, rows>(tile, r, key, j, left < kLanes / rows ? left : kLanes / rows);
   }
 }
 
 template <class T>
-void stream_scores(const Tile& tile, const void* key, std::int64_t stride) {
+void stream_scores(const Tile& tile, const KvRows& key) {
   clear_chunk_max(tile);
   // kLanes keys at a time, so that their rows of K are still in the first-level cache for the next group of queries.
   const std::int32_t start = tile.first / kLanes * kLanes;
   for (std::int32_t j = start; j < tile.last; j += kLanes) {
     const std::int32_t from = j < tile.first ? tile.first : j;
     int r = 0;
-    for (; r + 4 <= tile.rows; r += 4) stream_dots_of_rows<T, 4>(tile, r, key, stride, from, j + kLanes);
-    for (; r + 2 <= tile.rows; r += 2) stream_dots_of_rows<T, 2>(tile, r, key, stride, from, j + kLanes);
-    for (; r < tile.rows; ++r) stream_dots_of_rows<T, 1>(tile, r, key, stride, from, j + kLanes);
+    for (; r + 4 <= tile.rows; r += 4) stream_dots_of_rows<T, 4>(tile, r, key, from, j + kLanes);
+    for (; r + 2 <= tile.rows; r += 2) stream_dots_of_rows<T, 2>(tile, r, key, from, j + kLanes);
+    for (; r < tile.rows; ++r) stream_dots_of_rows<T, 1>(tile, r, key, from, j + kLanes);
   }
   const Range range = range_of(tile.row, tile.rows);
   for (int r = 0; r < tile.rows; ++r) {
@@ -111,8 +102,7 @@ void stream_scores(const Tile& tile, const void* key, std::int64_t stride) {
 /// gets the address of a vector of V.
 template <class T, int rows, int vectors, class Read>
 SIATTN_INLINE void stream_sums(const Tile& tile, const float* alpha, int r, std::int64_t d,
-                               const typename T::Storage* value, std::int64_t stride, std::int32_t first,
-                               std::int32_t last, Read read) {
+                               const KvRows& value, std::int32_t first, std::int32_t last, Read read) {
   Batch sums[rows][vectors];
   SIATTN_UNROLL
   for (int i = 0; i < rows; ++i) {
@@ -120,16 +110,16 @@ SIATTN_INLINE void stream_sums(const Tile& tile, const float* alpha, int r, std:
     for (int v = 0; v < vectors; ++v) sums[i][v] = Batch(0.0F);
   }
   const float* weight = tile.logits + r * kLogitsStride;
-  const typename T::Storage* from = value + first * stride + d;
-  const std::int64_t ahead = reach<T>(stride, tile.value_dim);
-  for (std::int64_t j = first; j < last; ++j, from += stride) {
+  for (std::int64_t j = first; j < last; ++j) {
+    const typename T::Storage* from = row_at<T>(value, j, d);
+    const void* soon = value.row[j + value.ahead];
     Batch p[rows];
     SIATTN_UNROLL
     for (int i = 0; i < rows; ++i) p[i] = Batch(weight[i * kLogitsStride + j]);
     SIATTN_UNROLL
     for (int v = 0; v < vectors; ++v) {
-      if (r == 0) prefetch_line(from + v * kLanes, d + v * kLanes, ahead);
-      const Batch x = read(from + v * kLanes);
+      if (r == 0) prefetch_line<typename T::Storage>(soon, d + v * kLanes);
+      const Batch x = scaled<T>(read(from + v * kLanes), value, j);
       SIATTN_UNROLL
       for (int i = 0; i < rows; ++i) sums[i][v] = madd(p[i], x, sums[i][v]);
     }
@@ -145,22 +135,21 @@ SIATTN_INLINE void stream_sums(const Tile& tile, const float* alpha, int r, std:
 }
 
 template <class T, int rows>
-void stream_weigh_rows(const Tile& tile, const float* alpha, int r, const void* value, std::int64_t stride,
-                       std::int32_t first, std::int32_t last) {
+void stream_weigh_rows(const Tile& tile, const float* alpha, int r, const KvRows& value, std::int32_t first,
+                       std::int32_t last) {
   // As many accumulators as hide the latency of a multiply-add, and no more than there are registers for.
   constexpr int vectors = rows == 1 ? 8 : kBlock >= 8 ? 4 : 8 / rows;
-  const auto* source = static_cast<const typename T::Storage*>(value);
   const auto whole = [](const auto* from) SIATTN_ALWAYS { return T::read(from); };
   std::int64_t d = 0;
   for (; d + vectors * kLanes <= tile.value_dim; d += vectors * kLanes) {
-    stream_sums<T, rows, vectors>(tile, alpha, r, d, source, stride, first, last, whole);
+    stream_sums<T, rows, vectors>(tile, alpha, r, d, value, first, last, whole);
   }
   for (; d + kLanes <= tile.value_dim; d += kLanes) {
-    stream_sums<T, rows, 1>(tile, alpha, r, d, source, stride, first, last, whole);
+    stream_sums<T, rows, 1>(tile, alpha, r, d, value, first, last, whole);
   }
   if (d < tile.value_dim) {
     const std::int64_t n = tile.value_dim - d;
-    stream_sums<T, rows, 1>(tile, alpha, r, d, source, stride, first, last,
+    stream_sums<T, rows, 1>(tile, alpha, r, d, value, first, last,
                             [n](const auto* from) SIATTN_ALWAYS { return read_some<T>(from, n); });
   }
 }
@@ -168,12 +157,12 @@ void stream_weigh_rows(const Tile& tile, const float* alpha, int r, const void* 
 /// First each row's keys before those that all rows see, then these for all rows together, then each row's keys after
 /// them: no weight of 0 ever meets a value that its row does not see.
 template <class T>
-void stream_weigh(const Tile& tile, const void* value, std::int64_t stride) {
+void stream_weigh(const Tile& tile, const KvRows& value) {
   float alpha[kMaxStreamRows];
   for (int r = 0; r < tile.rows; ++r) alpha[r] = tile.alpha[r];
   const auto alone = [&](int r, std::int32_t first, std::int32_t last) {
     if (first >= last) return;
-    stream_weigh_rows<T, 1>(tile, alpha, r, value, stride, first, last);
+    stream_weigh_rows<T, 1>(tile, alpha, r, value, first, last);
     alpha[r] = 1.0F;
   };
   const Range range = range_of(tile.row, tile.rows);
@@ -185,9 +174,9 @@ void stream_weigh(const Tile& tile, const void* value, std::int64_t stride) {
   const std::int32_t last = range.all_last;
   for (int r = 0; r < tile.rows; ++r) alone(r, tile.row[r].first, first);
   int r = 0;
-  for (; r + 4 <= tile.rows; r += 4) stream_weigh_rows<T, 4>(tile, alpha, r, value, stride, first, last);
-  for (; r + 2 <= tile.rows; r += 2) stream_weigh_rows<T, 2>(tile, alpha, r, value, stride, first, last);
-  for (; r < tile.rows; ++r) stream_weigh_rows<T, 1>(tile, alpha, r, value, stride, first, last);
+  for (; r + 4 <= tile.rows; r += 4) stream_weigh_rows<T, 4>(tile, alpha, r, value, first, last);
+  for (; r + 2 <= tile.rows; r += 2) stream_weigh_rows<T, 2>(tile, alpha, r, value, first, last);
+  for (; r < tile.rows; ++r) stream_weigh_rows<T, 1>(tile, alpha, r, value, first, last);
   for (float& a : alpha) a = 1.0F;
   for (r = 0; r < tile.rows; ++r) alone(r, last, tile.row[r].last);
 }

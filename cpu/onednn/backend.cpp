@@ -28,7 +28,7 @@ class OneDnnBackend final : public Backend {
   std::string_view name() const noexcept override { return "onednn"; }
   std::string_view family() const noexcept override { return "onednn"; }
   std::string_view description() const noexcept override {
-    return detect_cpu().amx_bf16 ? "products by oneDNN (bf16: AMX), float32 inside" : "products by oneDNN, float32 inside";
+    return this_cpu().amx_bf16 ? "products by oneDNN (bf16: AMX), float32 inside" : "products by oneDNN, float32 inside";
   }
 
   Status available() const override {
@@ -38,15 +38,18 @@ class OneDnnBackend final : public Backend {
       return Status::unavailable(std::string(kMaxIsaVariable) + " = '" + std::string(*cap) +
                                  "': oneDNN chooses its instructions by itself");
     }
-    return usable(isa_, detect_cpu(), {});
+    return usable(isa_, this_cpu(), {});
   }
 
   Status supports(const AttentionProblem& problem) const override {
     if (problem.dtype == DType::float16) {
       return Status::unsupported("dtype = f16: backend onednn takes f32 and bf16; use the backend cpu");
     }
-    if (problem.dtype == DType::bfloat16 && !detect_cpu().avx512_bf16) {
+    if (problem.dtype == DType::bfloat16 && !this_cpu().avx512_bf16) {
       return Status::unsupported("dtype = bf16: backend onednn needs a processor with avx512_bf16; use the backend cpu");
+    }
+    if (problem.kv_dtype == DType::int8) {
+      return Status::unsupported("kv_dtype = i8: backend onednn takes keys and values of the query's type; use the backend cpu");
     }
     return supported_by_kernels("backend onednn", problem);
   }
@@ -55,7 +58,7 @@ class OneDnnBackend final : public Backend {
     // docs/performance.md: float32 is slower than the fused kernels, bfloat16 by AMX faster from some 32 rows on that
     // share a kv head.
     const AttentionShape& shape = problem.shape;
-    return problem.dtype == DType::bfloat16 && detect_cpu().amx_bf16 &&
+    return problem.dtype == DType::bfloat16 && problem.kv_dtype != DType::int8 && this_cpu().amx_bf16 &&
            shape.query_heads / shape.kv_heads * shape.query_len >= kLeastRows;
   }
   bool allocates() const noexcept override { return true; }
@@ -66,8 +69,9 @@ class OneDnnBackend final : public Backend {
 
   int default_threads() const noexcept override { return std::max(1, omp_get_max_threads()); }
 
-  std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
-    return onednn_products(*isa_.kernels, problem.dtype, problem.shape.head_dim, problem.shape.value_dim);
+  Result<std::shared_ptr<const void>> prepare(const PreparedAttention& problem) const override {
+    return std::shared_ptr<const void>(
+        onednn_products(*isa_.kernels, problem.dtype, problem.shape.head_dim, problem.shape.value_dim));
   }
 
   std::size_t workspace_bytes(const PreparedAttention& problem) const noexcept override {
@@ -76,12 +80,19 @@ class OneDnnBackend final : public Backend {
 
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,
              std::span<std::byte> workspace) const noexcept override {
-    return run_on(*isa_.kernels, products(problem), problem, tensors, workspace)
-               ? Status{}
-               : Status(StatusCode::out_of_memory, "oneDNN could not run a matmul: out of memory");
+    return status_of(run_on(*isa_.kernels, products(problem), problem, tensors, workspace));
+  }
+
+  Status run_slice(const PreparedAttention& problem, const AttentionTensors& tensors, std::span<std::byte> workspace,
+                   Slice slice) const noexcept override {
+    return status_of(run_on(*isa_.kernels, products(problem), problem, tensors, workspace, &slice));
   }
 
  private:
+  static Status status_of(bool good) {
+    return good ? Status{} : Status(StatusCode::out_of_memory, "oneDNN could not run a matmul: out of memory");
+  }
+
   static constexpr std::int64_t kLeastRows = 32;
 
   static const Products* products(const PreparedAttention& problem) noexcept {

@@ -95,12 +95,10 @@ struct Blocks {
   bool is_float32() const noexcept { return dtype == DType::float32; }
 };
 
-/// Rows of `n` elements of `size` bytes, to rows of `width` elements.
-void copy(const TensorRows& rows, std::int64_t n, std::int64_t width, std::int64_t size, std::byte* to) noexcept {
-  const auto* row = static_cast<const std::byte*>(rows.at);
-  for (std::int64_t j = 0; j < rows.count; ++j, row += rows.stride * size, to += width * size) {
-    std::memcpy(to, row, static_cast<std::size_t>(n * size));
-  }
+/// `count` rows of `bytes` bytes, each to the start of a row of `width` bytes; `row(j)` is the address of row j.
+template <class Row>
+void copy(std::int64_t count, Row row, std::int64_t bytes, std::int64_t width, std::byte* to) noexcept {
+  for (std::int64_t j = 0; j < count; ++j) std::memcpy(to + j * width, row(j), static_cast<std::size_t>(bytes));
 }
 
 /// The memory of one thread.
@@ -147,26 +145,37 @@ class OneDnnThread final : public ThreadProducts {
         scores_(plan.engine, plan.scores, buffers.query, buffers.key, buffers.logits, buffers.scratch),
         weigh_(plan.engine, plan.weigh, buffers.weights, buffers.value, buffers.logits, buffers.scratch) {
     std::fill(buffers.query, buffers.key, std::byte{0});
+    for (std::int64_t j = 0; j < kKeys; ++j) {
+      key_row_[j] = buffers.key_row + j * blocks_.inner * blocks_.size();
+      value_row_[j] = buffers.value_row + j * blocks_.value_dim * blocks_.size();
+    }
   }
 
   void take_queries(const TensorRows& rows, std::int64_t at) noexcept override {
-    copy(rows, blocks_.head_dim, blocks_.inner, blocks_.size(), row_of_query(at));
+    const auto* const first = static_cast<const std::byte*>(rows.at);
+    copy(
+        rows.count, [&](std::int64_t j) { return first + j * rows.stride * blocks_.size(); },
+        blocks_.head_dim * blocks_.size(), blocks_.inner * blocks_.size(), row_of_query(at));
   }
 
-  void take_chunk(const TensorRows& key, const TensorRows& value) noexcept override {
+  void take_chunk(const KvRows& key, const KvRows& value, std::int64_t keys) noexcept override {
     // Pairs of 16-bit channels move as one float would.
     const std::int64_t inner = blocks_.inner * blocks_.size() / 4;
-    copy(key, blocks_.head_dim, blocks_.inner, blocks_.size(), buffers_.key_row);
-    kernels_.pack_key[kFloat32](buffers_.key_row, inner, key.count, inner, reinterpret_cast<float*>(buffers_.key));
+    copy(
+        keys, [&key](std::int64_t j) { return key.row[j]; }, blocks_.head_dim * blocks_.size(),
+        blocks_.inner * blocks_.size(), buffers_.key_row);
+    kernels_.pack_key[kFloat32]({key_row_.data(), nullptr, 0}, keys, inner, reinterpret_cast<float*>(buffers_.key));
     value_ = value;
-    finite_ = pack_value(value);
+    finite_ = pack_value(value, keys);
     if (finite_) return;
-    copy(value, blocks_.value_dim, blocks_.value_dim, blocks_.size(), buffers_.value_row);
-    for (std::int64_t i = 0; i < value.count * blocks_.value_dim; ++i) {
+    copy(
+        keys, [&value](std::int64_t j) { return value.row[j]; }, blocks_.value_dim * blocks_.size(),
+        blocks_.value_dim * blocks_.size(), buffers_.value_row);
+    for (std::int64_t i = 0; i < keys * blocks_.value_dim; ++i) {
       std::byte* const at = buffers_.value_row + i * blocks_.size();
       if (!std::isfinite(element(at))) std::memset(at, 0, static_cast<std::size_t>(blocks_.size()));
     }
-    pack_value({buffers_.value_row, blocks_.value_dim, value.count});
+    pack_value({value_row_.data(), nullptr, 0}, keys);
   }
 
   bool attend(Tile& tile, std::int64_t row) noexcept override {
@@ -188,14 +197,14 @@ class OneDnnThread final : public ThreadProducts {
   }
 
   /// False: something is not finite.
-  bool pack_value(const TensorRows& value) noexcept {
+  bool pack_value(const KvRows& value, std::int64_t keys) noexcept {
     if (!blocks_.is_float32()) {
-      kernels_.pack_value_pairs(value.at, value.stride, value.count, blocks_.value_dim, kKeys, buffers_.value);
-      return kernels_.bfloat16_finite(value.at, value.stride, value.count, blocks_.value_dim);
+      kernels_.pack_value_pairs(value, keys, blocks_.value_dim, kKeys, buffers_.value);
+      return kernels_.bfloat16_finite(value, keys, blocks_.value_dim);
     }
     // Past the last key weights are 0, and values must be finite.
-    if (value.count < kKeys) std::memset(buffers_.value, 0, static_cast<std::size_t>(kKeys * blocks_.channels * 4));
-    return kernels_.pack_value[kFloat32](value.at, value.stride, value.count, blocks_.value_dim, kKeys,
+    if (keys < kKeys) std::memset(buffers_.value, 0, static_cast<std::size_t>(kKeys * blocks_.channels * 4));
+    return kernels_.pack_value[kFloat32](value, keys, blocks_.value_dim, kKeys,
                                          reinterpret_cast<float*>(buffers_.value));
   }
 
@@ -203,7 +212,7 @@ class OneDnnThread final : public ThreadProducts {
   /// there, and added here for the rows that see it.
   void add_not_finite(const Tile& tile) noexcept {
     for (std::int64_t j = tile.first; j < tile.last; ++j) {
-      const std::byte* const values = static_cast<const std::byte*>(value_.at) + j * value_.stride * blocks_.size();
+      const auto* const values = static_cast<const std::byte*>(value_.row[j]);
       for (std::int64_t c = 0; c < blocks_.value_dim; ++c) {
         const float v = element(values + c * blocks_.size());
         if (std::isfinite(v)) continue;
@@ -224,7 +233,9 @@ class OneDnnThread final : public ThreadProducts {
   const Buffers buffers_;
   dnnl::stream stream_;
   Call scores_, weigh_;
-  TensorRows value_{};
+  std::array<const void*, kKeys> key_row_{};    ///< rows of buffers_.key_row
+  std::array<const void*, kKeys> value_row_{};  ///< rows of buffers_.value_row
+  KvRows value_{};
   bool finite_ = true;
 };
 

@@ -68,9 +68,9 @@ struct Decode {
   /// Begins the copies of a step, if the warp has it, and closes their group.
   SIATTN_DEVICE void copy_step(int step) const {
     if (first_key(step) < item.end) {
-      copy_keys<kWidth, Shape::kKeys, 32>(key_tile(step), f, f.key, item.s, key_base, f.head_dim, first_key(step),
+      copy_keys<kWidth, Shape::kKeys, 32>(key_tile(step), f, f.key, item.s.pages, key_base, f.head_dim, first_key(step),
                                           item.end, lane_index());
-      copy_keys<kWidth, Shape::kKeys, 32>(value_tile(step), f, f.value, item.s, value_base, f.value_dim,
+      copy_keys<kWidth, Shape::kKeys, 32>(value_tile(step), f, f.value, item.s.pages, value_base, f.value_dim,
                                           first_key(step), item.end, lane_index());
     }
     cp_async_commit();

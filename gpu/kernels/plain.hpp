@@ -66,7 +66,8 @@ struct Plain {
     for (int n = thread_index(); n < Shape::kKeys * Shape::kSlab; n += Shape::kThreads) {
       const int j = first_key + n / Shape::kSlab;
       const int d = slab * Shape::kSlab + n % Shape::kSlab;
-      const float value = j < item.end && d < dim ? load_element<T>(x.data, kv_row(f, x, item.s, base, j) + d) : 0.0F;
+      const float value =
+          j < item.end && d < dim ? load_element<T>(x.data, kv_row(f, x, item.s.pages, base, j) + d) : 0.0F;
       store_shared(slab_tile + 4 * (n / Shape::kSlab * Shape::kSlabStride + n % Shape::kSlab), value);
     }
   }

@@ -23,12 +23,11 @@ namespace siattn::gpu {
 
 /// What a block of threads does.
 struct PrefillItem {
-  Sequence s;
+  std::int64_t b;
   int head;
   int kv_head;
   int first_query;
-  int begin;  ///< keys, a multiple of kKeyAlignment
-  int end;
+  int last_query;
 };
 
 /// Late queries, which see the most keys, come first; heads that share keys are neighbours. False: nothing to do.
@@ -39,14 +38,11 @@ SIATTN_DEVICE bool prefill_item(const Forward& f, PrefillItem& item) {
   index /= f.query_heads;
   const int group = f.query_heads / f.kv_heads;
   item.kv_head = item.head / group;
-  item.s = load_sequence(f, index % f.batch);
-  const int tile = f.query_tiles - 1 - static_cast<int>(index / f.batch);
-  item.first_query = tile * kQueries;
-  if (decodes(item.s.query_len, group) || item.first_query >= item.s.query_len) return false;
-  const int last_query = smaller(item.first_query + kQueries, item.s.query_len) - 1;
-  item.begin = visible_keys(f.causal, f.window, item.s, item.first_query).first / kKeyAlignment * kKeyAlignment;
-  item.end = visible_keys(f.causal, f.window, item.s, last_query).last;
-  return true;
+  item.b = index % f.batch;
+  item.first_query = (f.query_tiles - 1 - static_cast<int>(index / f.batch)) * kQueries;
+  const int query_len = load_global(&f.sequences[item.b].query_len);
+  item.last_query = smaller(item.first_query + kQueries, query_len) - 1;
+  return !decodes(query_len, group) && item.first_query < query_len;
 }
 
 template <class T, int kWidth>
@@ -60,9 +56,11 @@ struct Prefill {
   const PrefillItem& item;
   SharedAddress query_tile, key_tile, value_tile, slices;
   std::int64_t key_base, value_base;  ///< row 0 of the kv head
-  KeyRange rows[kTiles][2];           ///< what rows g and g + 8 of each of the warp's tiles see
-  float factors[kTiles][2];
-  KeyRange all;  ///< keys that every query of the block sees
+  std::int64_t pages;
+  std::int64_t slice_base;   ///< the entry of the last query of a whole tile before key 0
+  int begin, end;            ///< keys that any of the queries sees, from a multiple of kKeyAlignment on
+  KeyRange all;              ///< keys that every query sees
+  KeyRange rows[kTiles][2];  ///< what rows g and g + 8 of each of the warp's tiles see
 
   float maximum[kTiles][2];
   float sum[kTiles][2];
@@ -73,19 +71,23 @@ struct Prefill {
     key_tile = query_tile + 2 * kWidth * Shape::kQueries;
     value_tile = key_tile + 2 * kWidth * Shape::kKeys;
     slices = value_tile + 2 * kWidth * Shape::kKeys;
-    key_base = item.s.key + item.kv_head * f.key.head_stride;
-    value_base = item.s.value + item.kv_head * f.value.head_stride;
+    const Sequence s = load_sequence(f, item.b);
+    key_base = s.key + item.kv_head * f.key.head_stride;
+    value_base = s.value + item.kv_head * f.value.head_stride;
+    pages = s.pages;
+    slice_base = entry_of_key_0(f, s, item.head, item.first_query + Shape::kQueries - 1);
+    const KeyRange first = visible_keys(f.causal, f.window, s, item.first_query);
+    const KeyRange last = visible_keys(f.causal, f.window, s, item.last_query);
+    begin = first.first / kKeyAlignment * kKeyAlignment;
+    end = last.last;
+    all = {last.first, first.last};
     SIATTN_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
       SIATTN_UNROLL
       for (int half = 0; half < 2; ++half) {
-        rows[tile][half] = visible_keys(f.causal, f.window, item.s, query(tile, half));
-        factors[tile][half] = row_factor(f, item.head, rows[tile][half]);
+        rows[tile][half] = visible_keys(f.causal, f.window, s, query(tile, half));
       }
     }
-    const int last_query = smaller(item.first_query + Shape::kQueries, item.s.query_len) - 1;
-    all.first = visible_keys(f.causal, f.window, item.s, last_query).first;
-    all.last = visible_keys(f.causal, f.window, item.s, item.first_query).last;
   }
 
   /// The warp's first row, counted from the block's first.
@@ -96,23 +98,22 @@ struct Prefill {
 
   SIATTN_DEVICE void copy_queries() const {
     constexpr int kChunks = kWidth / 8;
-    const std::int64_t base = item.s.query + item.head * f.query.head_stride;
+    const std::int64_t base = load_global(&f.sequences[item.b].query) + item.head * f.query.head_stride;
     for (int n = thread_index(); n < Shape::kQueries * kChunks; n += Shape::kThreads) {
       const std::int64_t i = item.first_query + n / kChunks;
       copy_chunk(chunk_at<kWidth>(query_tile, n / kChunks, n % kChunks), f.query, base + i * f.query.row_stride,
-                 n % kChunks, f.head_dim, i < item.s.query_len);
+                 n % kChunks, f.head_dim, i <= item.last_query);
     }
   }
 
   /// Entry n of a tile's slice is that of row kQueries - 1 before its first key, plus n: row r before key j reads entry
-  /// kQueries - 1 - r + j. Entries that no visible pair has may lie outside the table: they become 0.
+  /// kQueries - 1 - r + j. Entries that no visible pair has may lie outside the tables: they become 0.
   SIATTN_DEVICE void copy_slice(SharedAddress slice, int first_key) const {
     const std::int64_t head = f.tables_per_head ? item.head * f.entries : 0;
-    const std::int64_t first = f.t_max - (item.s.query_offset + item.first_query + Shape::kQueries - 1) + first_key;
     for (int n = thread_index(); n < Shape::kEntries; n += Shape::kThreads) {
-      const bool there = first + n >= 0 && first + n < f.entries;
-      cp_async<8>(slice + n * static_cast<int>(sizeof(Entry)), f.tables + (there ? head + first + n : 0),
-                  there ? 8 : 0);
+      const std::int64_t at = slice_base + first_key + n;
+      const bool there = at >= head && at < head + f.entries;
+      cp_async<8>(slice + n * static_cast<int>(sizeof(Entry)), there ? f.tables + at : f.tables, there ? 8 : 0);
     }
   }
 
@@ -121,8 +122,8 @@ struct Prefill {
   }
 
   SIATTN_DEVICE void copy_keys_and_slice(int first_key) const {
-    copy_keys<kWidth, Shape::kKeys, Shape::kThreads>(key_tile, f, f.key, item.s, key_base, f.head_dim, first_key,
-                                                     item.end, thread_index());
+    copy_keys<kWidth, Shape::kKeys, Shape::kThreads>(key_tile, f, f.key, pages, key_base, f.head_dim, first_key, end,
+                                                     thread_index());
     copy_slice(slice_of(first_key), first_key);
   }
 
@@ -134,6 +135,11 @@ struct Prefill {
     const SharedAddress slice =
         slice_of(first_key) + (Shape::kQueries - 1 - row(0, 0) + column) * static_cast<int>(sizeof(Entry));
     constexpr int kHalves = 2 * kTiles;
+    float factor[kHalves];
+    SIATTN_UNROLL
+    for (int half = 0; half < kHalves; ++half) {
+      factor[half] = plain ? 1.0F : row_factor(f, item.head, rows[half / 2][half % 2]);
+    }
     Entry entries[kHalves][2];  // of block n at [n % kHalves]
     SIATTN_UNROLL
     for (int block = 1 - kHalves; block < kKeyBlocks; ++block) {
@@ -152,8 +158,7 @@ struct Prefill {
           if constexpr (plain) {
             x = fused_multiply_add(entry.scale, x, entry.shift);
           } else {
-            x = logit(f, rows[half / 2][half % 2], factors[half / 2][half % 2], first_key + 8 * block + column + e,
-                      entry, x);
+            x = logit(f, rows[half / 2][half % 2], factor[half], first_key + 8 * block + column + e, entry, x);
           }
         }
       }
@@ -177,19 +182,19 @@ struct Prefill {
       }
     }
     copy_queries();
-    copy_keys_and_slice(item.begin);
+    copy_keys_and_slice(begin);
     cp_async_commit();
-    for (int first_key = item.begin; first_key < item.end; first_key += Shape::kKeys) {
+    for (int first_key = begin; first_key < end; first_key += Shape::kKeys) {
       cp_async_wait<0>();
       sync_threads();
-      copy_keys<kWidth, Shape::kKeys, Shape::kThreads>(value_tile, f, f.value, item.s, value_base, f.value_dim,
-                                                       first_key, item.end, thread_index());
+      copy_keys<kWidth, Shape::kKeys, Shape::kThreads>(value_tile, f, f.value, pages, value_base, f.value_dim,
+                                                       first_key, end, thread_index());
       cp_async_commit();
       float s[kTiles][kKeyBlocks][4] = {};
       scores<T, kWidth>(s, query_tile, warp_row(), key_tile);
       cp_async_wait<0>();
       sync_threads();
-      if (first_key + Shape::kKeys < item.end) copy_keys_and_slice(first_key + Shape::kKeys);
+      if (first_key + Shape::kKeys < end) copy_keys_and_slice(first_key + Shape::kKeys);
       cp_async_commit();
       if (first_key >= all.first && first_key + Shape::kKeys <= all.last && first_key >= f.sinks &&
           f.row_factors == nullptr) {
@@ -215,25 +220,31 @@ struct Prefill {
   }
 
   SIATTN_DEVICE void store() const {
+    const Sequence s = load_sequence(f, item.b);
     SIATTN_UNROLL
     for (int tile = 0; tile < kTiles; ++tile) {
       SIATTN_UNROLL
       for (int half = 0; half < 2; ++half) {
         const float total = over_lanes(sum[tile][half]);
         const int i = query(tile, half);
-        if (i >= item.s.query_len) continue;
-        if (lane_index() % 4 == 0) store_lse(f, item.s, item.head, i, maximum[tile][half], total);
-        store_pairs<T>(f, out_row(f, item.s, item.head, i), out[tile], half, total);
+        if (i > item.last_query) continue;
+        if (lane_index() % 4 == 0) store_lse(f, s, item.head, i, maximum[tile][half], total);
+        store_pairs<T>(f, out_row(f, s, item.head, i), out[tile], half, total);
       }
     }
   }
 
   SIATTN_DEVICE void run() {
-    pass(false);
-    bool good = true;
-    SIATTN_UNROLL
-    for (int tile = 0; tile < kTiles; ++tile) good = good && all_finite(out[tile]);
-    if (sync_threads_or(!good)) pass(true);
+    bool careful = false;
+    SIATTN_NO_UNROLL
+    for (;;) {  // one copy of the pass: fewer registers than two
+      pass(careful);
+      bool good = true;
+      SIATTN_UNROLL
+      for (int tile = 0; tile < kTiles; ++tile) good = good && all_finite(out[tile]);
+      if (!sync_threads_or(!careful && !good)) break;
+      careful = true;
+    }
     store();
   }
 };

@@ -66,10 +66,11 @@ SIATTN_DEVICE void store_element(void* data, std::int64_t at, float x) {
 
 // ---- rows of queries, keys and values ----
 
-/// The offset of row j of K or V of a sequence whose row 0 of this head is at `base`.
-SIATTN_DEVICE std::int64_t kv_row(const Forward& f, const Rows& x, const Sequence& s, std::int64_t base, int j) {
+/// The offset of row j of K or V of a sequence whose row 0 of this head is at `base` and whose pages are listed from
+/// `pages` on.
+SIATTN_DEVICE std::int64_t kv_row(const Forward& f, const Rows& x, std::int64_t pages, std::int64_t base, int j) {
   if (f.pages == nullptr) return base + j * x.row_stride;
-  const std::int64_t page = load_global(f.pages + s.pages + (j >> f.page_shift));
+  const std::int64_t page = load_global(f.pages + pages + (j >> f.page_shift));
   return base + page * x.page_stride + (j & ((1 << f.page_shift) - 1)) * x.row_stride;
 }
 

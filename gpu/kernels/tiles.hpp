@@ -46,7 +46,7 @@ SIATTN_DEVICE constexpr int rows_at_once() {
 
 /// Begins to copy keys first .. first + kRows of K or V, those from `end` on as 0, by kThreads threads.
 template <int kWidth, int kRows, int kThreads>
-SIATTN_DEVICE void copy_keys(SharedAddress tile, const Forward& f, const Rows& x, const Sequence& s, std::int64_t base,
+SIATTN_DEVICE void copy_keys(SharedAddress tile, const Forward& f, const Rows& x, std::int64_t pages, std::int64_t base,
                              int dim, int first, int end, int thread) {
   constexpr int kChunks = kWidth / 8;
   constexpr int kAtOnce = rows_at_once<kWidth, kThreads>();
@@ -58,7 +58,7 @@ SIATTN_DEVICE void copy_keys(SharedAddress tile, const Forward& f, const Rows& x
   SIATTN_UNROLL
   for (int n = 0; n < kRows / kAtOnce; ++n, row += kAtOnce, at += kAtOnce * x.row_stride) {
     const bool valid = first + row < end;
-    const std::int64_t from = valid && f.pages != nullptr ? kv_row(f, x, s, base, first + row) : at;
+    const std::int64_t from = valid && f.pages != nullptr ? kv_row(f, x, pages, base, first + row) : at;
     copy_chunk(chunk_at<kWidth>(tile, row, chunk), x, from, chunk, dim, valid);
   }
 }

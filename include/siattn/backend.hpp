@@ -3,6 +3,7 @@
 #define SIATTN_BACKEND_HPP
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -73,9 +74,15 @@ struct PreparedAttention {
   double softmax_scale = 1;
   int threads = 1;
   bool verbose = false;  ///< SIATTN_VERBOSE: a line on stderr for each run
-  LogitTables tables;
+  DType kv_dtype = DType::float32;
+  std::shared_ptr<const LogitTables> tables;  ///< perhaps those of other plans too: they cover at least this problem
   std::shared_ptr<const void> state;  ///< what Backend::prepare() made
 };
+
+/// How many sequences a run brings: what the problem says, or fewer in a ragged batch.
+inline std::int64_t sequences(const PreparedAttention& problem, const AttentionTensors& tensors) noexcept {
+  return tensors.cu_query.empty() ? problem.shape.batch : tensors.cu_query.sequences();
+}
 
 /// The lengths and first position of one sequence of the batch.
 struct SequenceBounds {
@@ -86,11 +93,55 @@ struct SequenceBounds {
 
 inline SequenceBounds sequence_bounds(const PreparedAttention& problem, const AttentionTensors& tensors,
                                       std::int64_t b) noexcept {
+  const auto length = [b](const CumulativeLengths& cumulative, std::span<const std::int64_t> lengths,
+                          std::int64_t all) noexcept {
+    const auto at = static_cast<std::size_t>(b);
+    return !cumulative.empty() ? cumulative[at + 1] - cumulative[at] : lengths.empty() ? all : lengths[at];
+  };
   SequenceBounds s;
-  s.query_len = tensors.query_lengths.empty() ? problem.shape.query_len : tensors.query_lengths[b];
-  s.kv_len = tensors.kv_lengths.empty() ? problem.shape.kv_len : tensors.kv_lengths[b];
-  s.query_offset = problem.options.query_offset.value_or(s.kv_len - s.query_len);
+  s.query_len = length(tensors.cu_query, tensors.query_lengths, problem.shape.query_len);
+  s.kv_len = length(tensors.cu_kv, tensors.kv_lengths, problem.shape.kv_len);
+  s.query_offset = tensors.query_offsets.empty() ? problem.options.query_offset.value_or(s.kv_len - s.query_len)
+                                                 : tensors.query_offsets[static_cast<std::size_t>(b)];
   return s;
+}
+
+/// Where rows of one (sequence, head) lie in a tensor: row i begins `offset(i)` elements behind its data.
+struct RowOffsets {
+  std::int64_t base = 0;
+  std::int64_t stride = 0;
+  std::int64_t page_stride = 0;
+  const std::int32_t* pages = nullptr;  ///< nullptr: not paged
+  std::int32_t page_shift = 0;          ///< log2 of the page size
+
+  std::int64_t offset(std::int64_t i) const noexcept {
+    if (pages == nullptr) return base + i * stride;
+    return base + pages[i >> page_shift] * page_stride + (i & ((std::int64_t{1} << page_shift) - 1)) * stride;
+  }
+};
+
+/// Of query, out or lse.
+template <class Void>
+RowOffsets query_rows(const AttentionTensors& tensors, const BasicTensorView<Void>& x, std::int64_t b,
+                      std::int64_t h) noexcept {
+  const bool ragged = !tensors.cu_query.empty();
+  return {.base = row_offset(x, ragged ? 0 : b, h, ragged ? tensors.cu_query[static_cast<std::size_t>(b)] : 0),
+          .stride = x.strides[2]};
+}
+
+/// Of key, value or their scales; h is a kv head.
+inline RowOffsets kv_rows(const AttentionTensors& tensors, const TensorView& x, std::int64_t b,
+                          std::int64_t h) noexcept {
+  if (!tensors.pages.empty()) {
+    return {.base = h * x.strides[1],
+            .stride = x.strides[2],
+            .page_stride = x.strides[0],
+            .pages = tensors.pages.pages + b * tensors.pages.stride,
+            .page_shift = std::countr_zero(static_cast<std::uint64_t>(tensors.pages.page_size))};
+  }
+  const bool ragged = !tensors.cu_kv.empty();
+  return {.base = row_offset(x, ragged ? 0 : b, h, ragged ? tensors.cu_kv[static_cast<std::size_t>(b)] : 0),
+          .stride = x.strides[2]};
 }
 
 /// What a backend promises about its arithmetic: the constants of the error bound in verify/bounds.hpp.
@@ -132,12 +183,20 @@ class Backend {
   virtual int default_threads() const noexcept = 0;
   virtual std::size_t workspace_bytes(const PreparedAttention& problem) const noexcept = 0;
   /// What this backend wants to keep with the plan, beside the tables; made once, as run() allocates nothing.
-  virtual std::shared_ptr<const void> prepare(const PreparedAttention& /*problem*/) const { return nullptr; }
+  virtual Result<std::shared_ptr<const void>> prepare(const PreparedAttention& /*problem*/) const {
+    return std::shared_ptr<const void>();
+  }
 
   /// Computes out (and lse). Everything has been validated, and strides that no element needs are 0; the workspace has
   /// the bytes asked for, at any alignment.
   virtual Status run(const PreparedAttention& problem, const AttentionTensors& tensors,
                      std::span<std::byte> workspace) const noexcept = 0;
+
+  /// A share of it, in this thread alone: AttentionPlan::run_slice. What is given here makes the first share all of it.
+  virtual Status run_slice(const PreparedAttention& problem, const AttentionTensors& tensors,
+                           std::span<std::byte> workspace, Slice slice) const noexcept {
+    return slice.index == 0 ? run(problem, tensors, workspace) : Status{};
+  }
 };
 
 /// Every backend that was built, best first, available or not. The list is dispatch/backends.cpp.

@@ -27,10 +27,13 @@ struct PerHead {
   PerHead(std::vector<double> list) : values(std::move(list)) {}  // NOLINT(google-explicit-constructor)
 
   double at(std::size_t head) const { return values.size() == 1 ? values[0] : values[head]; }
+  bool operator==(const PerHead&) const = default;
 };
 
 /// L = S: plain softmax attention.
-struct NoTransform {};
+struct NoTransform {
+  bool operator==(const NoTransform&) const = default;
+};
 
 /// The double nearest to e^(1/2). As alpha and beta of ScaleInvariant it stands for the exact number, so that the
 /// boundary condition a_0 = 1, m_0 = 0 holds exactly at every precision.
@@ -46,22 +49,30 @@ struct ScaleInvariant {
   PerHead tau = 10.0;     ///< The length, in tokens, over which attention counts as local (App. H: 10).
   double alpha = kSqrtE;  ///< E[exp(L_t)] = alpha / (t/tau + 1), Eq. 12.
   double beta = kSqrtE;   ///< E[exp(L_t) L_t] = beta / (t/tau + 1), Eq. 13.
+
+  bool operator==(const ScaleInvariant&) const = default;
 };
 
 /// LogN scaling, also known as SSMax (Nakanishi 2025): L = s log(n) S, n = number of keys that the query sees.
 struct LogN {
   PerHead scale = 0.4;  ///< s, finite; learned per head in SSMax, 0.4 in Fig. 1 of the paper.
+
+  bool operator==(const LogN&) const = default;
 };
 
 /// InfoScale (Li et al. 2025): L = S sqrt(1 - n^(-2/d)) / sqrt(1 - n_train^(-2/d)), n = number of keys that the query
 /// sees, d = head_dim.
 struct InfoScale {
   double train_length = 4096;  ///< n_train > 1.
+
+  bool operator==(const InfoScale&) const = default;
 };
 
 /// ALiBi (Press et al. 2021): L = S - slope_h t.
 struct Alibi {
   PerHead slopes;  ///< Finite; empty: the published rule for this number of heads, see alibi_slopes().
+
+  bool operator==(const Alibi&) const = default;
 };
 
 /// Standardises the base logits of each query head before the transform sees them:
@@ -75,6 +86,8 @@ struct Alibi {
 struct Calibration {
   PerHead mean = 0.0;                ///< Finite, at most 1e290 standard deviations.
   PerHead standard_deviation = 1.0;  ///< Finite, at least 1e-290.
+
+  bool operator==(const Calibration&) const = default;
 };
 
 using LogitTransform = std::variant<NoTransform, ScaleInvariant, LogN, InfoScale, Alibi>;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the keys and values of a chunk lie, one address each: the only place that knows pages and ragged batches.
+#ifndef SIATTN_CPU_CHUNK_HPP
+#define SIATTN_CPU_CHUNK_HPP
+
+#include <algorithm>
+#include <cstdint>
+
+#include <siattn/backend.hpp>
+
+#include "cpu/kernels.hpp"
+#include "cpu/loops.hpp"
+
+namespace siattn::cpu {
+
+/// Addresses of rows first .. first + count of K or V of one (sequence, kv head), which has `end` of them. Those past
+/// the end are for prefetching only: whatever lies behind a dense tensor, the last row again where there are pages.
+inline void find_rows(const TensorView& x, const RowOffsets& rows, std::int64_t first, std::int64_t count,
+                      std::int64_t end, const void** to) noexcept {
+  const auto data = reinterpret_cast<std::uintptr_t>(x.data);
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  const auto fill = [&](std::int64_t offset, std::int64_t from, std::int64_t until) {
+    // As integers: an address that is only asked for may lie outside every object.
+    std::uintptr_t at = data + static_cast<std::uintptr_t>(offset * size);
+    const auto step = static_cast<std::uintptr_t>(rows.stride * size);
+    for (std::int64_t i = from; i < until; ++i, at += step) to[i] = reinterpret_cast<const void*>(at);
+  };
+  if (rows.pages == nullptr) return fill(rows.base + first * rows.stride, 0, count);
+  const std::int64_t page_size = std::int64_t{1} << rows.page_shift;
+  std::int64_t i = 0;
+  const std::int64_t exist = std::min(count, end - first);
+  while (i < exist) {
+    const std::int64_t left = page_size - ((first + i) & (page_size - 1));
+    const std::int64_t until = std::min(i + left, exist);
+    fill(rows.offset(first + i), i, until);
+    i = until;
+  }
+  std::fill(to + i, to + count, exist > 0 ? to[exist - 1] : nullptr);
+}
+
+/// The rows of K and V of a chunk, as the kernels take them.
+class Chunk {
+ public:
+  static Chunk take(Layout& layout) noexcept {
+    Chunk chunk;
+    for (Side* side : {&chunk.key_, &chunk.value_}) {
+      side->row = layout.take<const void*>(kMaxChunk + kMaxAhead);
+      side->scale = layout.take<float>(kMaxChunk);
+    }
+    return chunk;
+  }
+
+  /// Keys first .. first + keys of (b, kv_head), of `end` in all; and `ahead` more to ask for, or, if negative, as many
+  /// as a stream of memory should be ahead.
+  void find(const Run& run, std::int64_t b, std::int64_t kv_head, std::int64_t first, std::int64_t keys,
+            std::int64_t end, std::int64_t ahead = -1) noexcept {
+    const AttentionTensors& t = run.tensors;
+    find(run, key_, t.key, t.key_scale, b, kv_head, first, keys, end, ahead);
+    find(run, value_, t.value, t.value_scale, b, kv_head, first, keys, end, ahead);
+  }
+
+  KvRows key() const noexcept { return {key_.row, key_.scale, key_.ahead}; }
+  KvRows value() const noexcept { return {value_.row, value_.scale, value_.ahead}; }
+
+ private:
+  struct Side {
+    const void** row;
+    float* scale;
+    std::int32_t ahead;
+  };
+
+  /// How many rows hide the latency of memory.
+  static std::int64_t reach(const TensorView& x) noexcept {
+    constexpr std::int64_t bytes = 24576;
+    return std::clamp<std::int64_t>(bytes / (x.shape[3] * static_cast<std::int64_t>(size_of(x.dtype))), 1, kMaxAhead);
+  }
+
+  static void find(const Run& run, Side& side, const TensorView& x, const TensorView& scale, std::int64_t b,
+                   std::int64_t kv_head, std::int64_t first, std::int64_t keys, std::int64_t end,
+                   std::int64_t ahead) noexcept {
+    side.ahead = static_cast<std::int32_t>(ahead < 0 ? reach(x) : ahead);
+    find_rows(x, kv_rows(run.tensors, x, b, kv_head), first, keys + side.ahead, end, side.row);
+    if (run.kv_element != kInt8) return;
+    const RowOffsets scales = kv_rows(run.tensors, scale, b, kv_head);
+    for (std::int64_t j = 0; j < keys; ++j) {
+      side.scale[j] = static_cast<const float*>(scale.data)[scales.offset(first + j)];
+    }
+  }
+
+  Side key_{};
+  Side value_{};
+};
+
+}  // namespace siattn::cpu
+
+#endif  // SIATTN_CPU_CHUNK_HPP
