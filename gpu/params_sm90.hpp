@@ -12,11 +12,15 @@ struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
 
+/// Tiles come by tensor copies, or where these cannot take the tensors (pages, rows that are not whole vectors of 16
+/// bytes, broadcast strides) by threads: the same tiles, and so the same bits.
+///
 /// Maps have four dimensions: channels, rows, heads, batch. Of a packed tensor all sequences are rows of batch 0, and
 /// row 0 of a sequence is its offset divided by the row stride; else rows begin at 0 and the batch is the sequence's.
 struct ForwardSm90 {
-  Forward f;  ///< query_tiles in tiles of PrefillSm90Shape; pages == nullptr
+  Forward f;  ///< query_tiles in tiles of PrefillSm90Shape
   TensorMap query, key, value;
+  bool tensor_copies = false;  ///< the maps are there
   bool query_packed = false;
   bool key_packed = false;  ///< and value
 };
@@ -25,6 +29,8 @@ struct ForwardSm90 {
 template <int kWidth>
 struct PrefillSm90Shape {
   static constexpr int kConsumers = 2;
+  static constexpr int kProducerRegisters = 64;
+  static constexpr int kConsumerRegisters = 224;
   static constexpr int kThreads = 128 * (1 + kConsumers);
   static constexpr int kQueries = 64 * kConsumers;
   static constexpr int kKeys = 128;

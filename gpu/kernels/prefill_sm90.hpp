@@ -4,6 +4,8 @@
 // two tiles ahead. The other two own 64 queries each before all keys, and overlap by being two: while one is at its
 // softmax the other is at its products.
 //
+// Tensors that tensor copies cannot take are copied by all threads of the first warpgroup, into the same tiles.
+//
 //     full_k  K and the slice of a stage have come        empty_k  every warp is done with them
 //     full_v  V of a stage has come                       empty_v  every warp is done with it
 //
@@ -17,6 +19,33 @@
 #include "gpu/ptx_sm90.hpp"
 
 namespace siattn::gpu {
+
+/// What a block does: queries of one head before the keys begin <= j < end, all that any of them sees; begin is a multiple
+/// of kKeys.
+struct ItemSm90 {
+  Sequence s;
+  std::int64_t b;
+  int head;
+  int kv_head;
+  int first_query;
+  int begin;
+  int end;
+};
+
+/// False: nothing to do.
+template <class Shape>
+SIATTN_DEVICE bool item_sm90(const Forward& f, ItemSm90& item) {
+  PrefillItem base;
+  if (!prefill_item<Shape::kQueries>(f, base)) return false;
+  item.s = load_sequence(f, base.b);
+  item.b = base.b;
+  item.head = base.head;
+  item.kv_head = base.kv_head;
+  item.first_query = base.first_query;
+  item.begin = visible_keys(f.causal, f.window, item.s, base.first_query).first / Shape::kKeys * Shape::kKeys;
+  item.end = visible_keys(f.causal, f.window, item.s, base.last_query).last;
+  return true;
+}
 
 /// Where things are in shared memory. Tiles are halves of 64 channels, one behind the other, rows of 128 bytes.
 template <int kWidth>
@@ -53,6 +82,12 @@ struct Turn {
   }
 };
 
+/// Who arrives at a barrier `full`: who asks for the copies, or all threads that copy.
+SIATTN_DEVICE int fetchers(const ForwardSm90& p, bool with_slice) {
+  if (!p.tensor_copies) return 128;
+  return with_slice ? 1 + 32 : 1;
+}
+
 /// The warpgroup that fetches.
 template <int kWidth>
 struct ProducerSm90 {
@@ -60,19 +95,15 @@ struct ProducerSm90 {
   static constexpr int kStages = Shape::kStages;
 
   const ForwardSm90& p;
-  const PrefillItem& item;
-  int batch;
+  const Forward& f;
+  const ItemSm90& item;
   PlacesSm90<kWidth> at;
   Turn turn;
-  int key_row, query_batch, key_batch;
 
-  SIATTN_DEVICE ProducerSm90(const ForwardSm90& params, const PrefillItem& it, int b) : p(params), item(it), batch(b) {
-    key_row = p.key_packed ? static_cast<int>(item.s.key / p.f.key.row_stride) : 0;
-    key_batch = p.key_packed ? 0 : batch;
-    query_batch = p.query_packed ? 0 : batch;
-  }
+  SIATTN_DEVICE ProducerSm90(const ForwardSm90& params, const ItemSm90& it) : p(params), f(params.f), item(it) {}
 
-  /// By one thread.
+  // ---- by tensor copies: one thread asks ----
+
   SIATTN_DEVICE void fetch(const TensorMap& map, SharedAddress to, SharedAddress barrier, int rows, int row, int head,
                            int b) const {
     mbarrier_arrive_expect(barrier, 2 * kWidth * rows);
@@ -82,47 +113,101 @@ struct ProducerSm90 {
     }
   }
   SIATTN_DEVICE void fetch_queries() const {
-    const int row = p.query_packed ? static_cast<int>(item.s.query / p.f.query.row_stride) : 0;
-    fetch(p.query, at.queries(), at.full_query(), Shape::kQueries, row + item.first_query, item.head, query_batch);
+    const int row = p.query_packed ? static_cast<int>(item.s.query / f.query.row_stride) : 0;
+    fetch(p.query, at.queries(), at.full_query(), Shape::kQueries, row + item.first_query, item.head,
+          p.query_packed ? 0 : static_cast<int>(item.b));
   }
   SIATTN_DEVICE void fetch_keys_and_values() {
+    const int row = p.key_packed ? static_cast<int>(item.s.key / f.key.row_stride) : 0;
+    const int value_row = p.key_packed ? static_cast<int>(item.s.value / f.value.row_stride) : 0;
+    const int b = p.key_packed ? 0 : static_cast<int>(item.b);
     for (int first_key = item.begin; first_key < item.end; first_key += Shape::kKeys, ++turn.n) {
       const int stage = turn.stage<kStages>();
       const int free = 1 - turn.parity<kStages>();
       mbarrier_wait(at.empty_k(stage), free);
-      fetch(p.key, at.keys(stage), at.full_k(stage), Shape::kKeys, key_row + first_key, item.kv_head, key_batch);
+      fetch(p.key, at.keys(stage), at.full_k(stage), Shape::kKeys, row + first_key, item.kv_head, b);
       mbarrier_wait(at.empty_v(stage), free);
-      fetch(p.value, at.values(stage), at.full_v(stage), Shape::kKeys, key_row + first_key, item.kv_head, key_batch);
+      fetch(p.value, at.values(stage), at.full_v(stage), Shape::kKeys, value_row + first_key, item.kv_head, b);
     }
   }
 
-  /// By one warp. Entry n of a slice as in Prefill::copy_slice.
-  SIATTN_DEVICE void fetch_slices() {
-    const Forward& f = p.f;
+  /// By `threads` threads. Entry n of a slice as in Prefill::copy_slice.
+  SIATTN_DEVICE void copy_slice(int first_key, int stage, int thread, int threads) const {
     const Entry* const table = f.tables + (f.tables_per_head ? item.head * f.entries : 0);
-    const std::int64_t first = f.t_max - (item.s.query_offset + item.first_query + Shape::kQueries - 1);
+    const std::int64_t first = f.t_max - (item.s.query_offset + item.first_query + Shape::kQueries - 1) + first_key;
+    SIATTN_NO_UNROLL
+    for (int n = thread; n < Shape::kEntries; n += threads) {
+      Entry entry{0.0F, 0.0F};
+      if (first + n >= 0 && first + n < f.entries) entry = load_global(table + first + n);
+      store_shared(at.slice(stage) + n * static_cast<int>(sizeof(Entry)), entry);
+    }
+  }
+  SIATTN_DEVICE void fetch_slices() {
     for (int first_key = item.begin; first_key < item.end; first_key += Shape::kKeys, ++turn.n) {
       const int stage = turn.stage<kStages>();
       mbarrier_wait(at.empty_k(stage), 1 - turn.parity<kStages>());
-      SIATTN_UNROLL
-      for (int n = 0; n < Shape::kEntries; n += 32) {
-        const std::int64_t index = first + first_key + n + lane_index();
-        Entry entry{0.0F, 0.0F};
-        if (index >= 0 && index < f.entries) entry = load_global(table + index);
-        store_shared(at.slice(stage) + (n + lane_index()) * static_cast<int>(sizeof(Entry)), entry);
-      }
+      copy_slice(first_key, stage, lane_index(), 32);
       mbarrier_arrive(at.full_k(stage));
+    }
+  }
+
+  // ---- by all threads of the warpgroup ----
+
+  /// Rows first .. first + kRows, those from `end` on as 0; row i is row_at(i).
+  template <int kRows, class RowAt>
+  SIATTN_DEVICE void copy_rows(SharedAddress tile, const Rows& x, int dim, int first, int end, RowAt row_at) const {
+    constexpr int kChunks = kWidth / 8;
+    SIATTN_NO_UNROLL
+    for (int n = thread_index(); n < kRows * kChunks; n += 128) {
+      const int row = n / kChunks;
+      const int chunk = n % kChunks;
+      const SharedAddress to = tile + chunk / 8 * kRows * 128 + row * 128 + ((chunk ^ row) & 7) * 16;
+      const bool valid = first + row < end;
+      copy_chunk(to, x, valid ? row_at(first + row) : 0, chunk, dim, valid);
+    }
+  }
+  /// What this thread has copied has come, also for wgmma.
+  SIATTN_DEVICE void copied(SharedAddress barrier) const {
+    cp_async_commit();
+    cp_async_wait<0>();
+    fence_async_proxy();
+    mbarrier_arrive(barrier);
+  }
+  SIATTN_DEVICE void copy_queries() const {
+    const std::int64_t base = item.s.query + item.head * f.query.head_stride;
+    copy_rows<Shape::kQueries>(at.queries(), f.query, f.head_dim, item.first_query, item.s.query_len,
+                               [&](int i) { return base + i * f.query.row_stride; });
+    copied(at.full_query());
+  }
+  SIATTN_DEVICE void copy_keys_and_values() {
+    const std::int64_t key = item.s.key + item.kv_head * f.key.head_stride;
+    const std::int64_t value = item.s.value + item.kv_head * f.value.head_stride;
+    for (int first_key = item.begin; first_key < item.end; first_key += Shape::kKeys, ++turn.n) {
+      const int stage = turn.stage<kStages>();
+      const int free = 1 - turn.parity<kStages>();
+      mbarrier_wait(at.empty_k(stage), free);
+      copy_rows<Shape::kKeys>(at.keys(stage), f.key, f.head_dim, first_key, item.end,
+                              [&](int j) { return kv_row(f, f.key, item.s.pages, key, j); });
+      copy_slice(first_key, stage, thread_index(), 128);
+      copied(at.full_k(stage));
+      mbarrier_wait(at.empty_v(stage), free);
+      copy_rows<Shape::kKeys>(at.values(stage), f.value, f.value_dim, first_key, item.end,
+                              [&](int j) { return kv_row(f, f.value, item.s.pages, value, j); });
+      copied(at.full_v(stage));
     }
   }
 
   /// Both passes, the second only if any row asks for it.
   SIATTN_DEVICE void run() {
-    const int warp = warp_index();
-    if (warp == 0 && lane_index() == 0) fetch_queries();
+    const bool asks = p.tensor_copies && thread_index() == 0;
+    const bool slices = p.tensor_copies && warp_index() == 1;
+    if (asks) fetch_queries();
+    if (!p.tensor_copies) copy_queries();
     SIATTN_NO_UNROLL
     for (bool careful = false;; careful = true) {
-      if (warp == 0 && lane_index() == 0) fetch_keys_and_values();
-      if (warp == 1) fetch_slices();
+      if (asks) fetch_keys_and_values();
+      if (slices) fetch_slices();
+      if (!p.tensor_copies) copy_keys_and_values();
       sync_warp();
       if (!sync_threads_or(false) || careful) break;
     }
@@ -139,7 +224,7 @@ struct ConsumerSm90 {
   static constexpr int kHalfBytes = Shape::kKeys * 128;
 
   const Forward& f;
-  const PrefillItem& item;
+  const ItemSm90& item;
   int group;  ///< which of them
   PlacesSm90<kWidth> at;
   Turn turn;
@@ -150,7 +235,7 @@ struct ConsumerSm90 {
   float sum[2];
   float out[kWidth / 8][4];
 
-  SIATTN_DEVICE ConsumerSm90(const Forward& forward, const PrefillItem& it, int which)
+  SIATTN_DEVICE ConsumerSm90(const Forward& forward, const ItemSm90& it, int which)
       : f(forward), item(it), group(which) {
     rows[0] = visible_keys(f.causal, f.window, item.s, query(0));
     rows[1] = visible_keys(f.causal, f.window, item.s, query(1));
@@ -258,21 +343,20 @@ struct ConsumerSm90 {
 
   /// Adds to the rows that see them the values that clean() took out, from where they came.
   SIATTN_DEVICE void add_back(int first_key) {
-    const auto* const values = static_cast<const std::uint16_t*>(f.value.data) + item.s.value +
-                               item.kv_head * f.value.head_stride + 2 * (lane_index() % 4);
+    const std::int64_t base = item.s.value + item.kv_head * f.value.head_stride;
+    const int last_key = smaller(first_key + Shape::kKeys, item.end);
     SIATTN_NO_UNROLL
-    for (int key = first_key; key < smaller(first_key + Shape::kKeys, item.end); ++key) {
+    for (int key = first_key; key < last_key; ++key) {
       const bool sees[2] = {key >= rows[0].first && key < rows[0].last, key >= rows[1].first && key < rows[1].last};
+      const std::int64_t row = kv_row(f, f.value, item.s.pages, base, key);
       SIATTN_UNROLL
-      for (int block = 0; block < kWidth / 8; ++block) {
-        if (8 * block >= f.value_dim) continue;
-        const auto* const from = reinterpret_cast<const std::uint32_t*>(values + key * f.value.row_stride + 8 * block);
-        const Float2 value = unpack<T>(load_global(from));
-        SIATTN_UNROLL
-        for (int e = 0; e < 4; ++e) {
-          const float v = e % 2 == 0 ? value.x : value.y;
-          if (sees[e / 2] && !finite(v)) out[block][e] += v;
-        }
+      for (int n = 0; n < kWidth / 4; ++n) {
+        const int channel = n / 2 * 8 + 2 * (lane_index() % 4) + n % 2;
+        if (channel >= f.value_dim) continue;
+        const float v = load_element<T>(f.value.data, row + channel);
+        if (finite(v)) continue;
+        if (sees[0]) out[n / 2][n % 2] += v;
+        if (sees[1]) out[n / 2][2 + n % 2] += v;
       }
     }
   }
@@ -336,15 +420,14 @@ struct ConsumerSm90 {
 template <class T, int kWidth>
 SIATTN_DEVICE void prefill_sm90(const ForwardSm90& p) {
   using Shape = PrefillSm90Shape<kWidth>;
-  PrefillItem item;
-  if (!prefill_item<Shape::kQueries>(p.f, item)) return;
-  item.begin = item.begin / Shape::kKeys * Shape::kKeys;
+  ItemSm90 item;
+  if (!item_sm90<Shape>(p.f, item)) return;
   const PlacesSm90<kWidth> at;
   if (thread_index() == 0) {
-    mbarrier_init(at.full_query(), 1);
+    mbarrier_init(at.full_query(), fetchers(p, false));
     for (int stage = 0; stage < Shape::kStages; ++stage) {
-      mbarrier_init(at.full_k(stage), 1 + 32);  // who fetches K, and the warp that fetches the slice
-      mbarrier_init(at.full_v(stage), 1);
+      mbarrier_init(at.full_k(stage), fetchers(p, true));
+      mbarrier_init(at.full_v(stage), fetchers(p, false));
       mbarrier_init(at.empty_k(stage), 4 * Shape::kConsumers);
       mbarrier_init(at.empty_v(stage), 4 * Shape::kConsumers);
     }
@@ -353,10 +436,10 @@ SIATTN_DEVICE void prefill_sm90(const ForwardSm90& p) {
   sync_threads();
   const int group = warp_index() / 4;
   if (group == 0) {
-    lower_registers<40>();
-    ProducerSm90<kWidth>(p, item, static_cast<int>(block_x() / p.f.query_heads % p.f.batch)).run();
+    lower_registers<Shape::kProducerRegisters>();
+    ProducerSm90<kWidth>(p, item).run();
   } else {
-    raise_registers<232>();
+    raise_registers<Shape::kConsumerRegisters>();
     ConsumerSm90<T, kWidth>(p.f, item, group - 1).run();
   }
 }
