@@ -99,10 +99,10 @@ Status supported_by_kernels(const AttentionProblem& problem) {
   const std::int64_t dim = std::max(problem.shape.head_dim, problem.shape.value_dim);
   if (dim > kMaxDim) {
     const bool head = problem.shape.head_dim > kMaxDim;
-    return {StatusCode::unsupported,
-            std::string(head ? "head_dim = " : "value_dim = ") +
-                std::to_string(head ? problem.shape.head_dim : problem.shape.value_dim) + ": backend cuda takes up to " +
-                std::to_string(kMaxDim) + "; use the backend reference"};
+    return {StatusCode::unsupported, std::string(head ? "head_dim = " : "value_dim = ") +
+                                         std::to_string(head ? problem.shape.head_dim : problem.shape.value_dim) +
+                                         ": backend cuda takes up to " + std::to_string(kMaxDim) +
+                                         "; use the backend reference"};
   }
   return {};
 }
@@ -243,6 +243,7 @@ Status launches_of(const Forward& f, DType dtype, Launches* launches) {
   };
   add({fill_entry(dtype), divide_up<std::int64_t>(heads * f.fill_rows, kRowThreads), kRowThreads, 0});
   if (tensor_cores) {
+    if (f.query_tiles > 0) launches->prefill = launches->count;
     add(shaped<PrefillShape>(prefill_entry(dtype, width), heads * f.query_tiles, width));
     add(shaped<DecodeShape>(decode_entry(dtype, width), packed, width));
   } else {
