@@ -22,6 +22,8 @@ struct WorkloadSpec {
   int threads = 1;
   bool heads_inside = false;    ///< [batch, len, heads, dim] in place of [batch, heads, len, dim]
   const Backend* on = nullptr;  ///< in place of `backend`: one that is in no list
+  std::vector<std::int64_t> kv_lengths = {};  ///< of each sequence, behind each other; empty: all kv_len
+  std::int64_t page_size = 0;   ///< above 0: keys in pages, in random order
 };
 
 /// Tensors with Gaussian entries, the plan, its workspace. Memory is aligned to 64 bytes. For a backend on a device the
@@ -59,6 +61,8 @@ class Workload {
   struct Free {
     void operator()(std::byte* memory) const noexcept;
   };
+  /// Shape of key and value but for the last axis, after lengths and pages have been laid out.
+  Shape4 lay_out_keys();
 
   Status move_to_device(std::size_t bytes);
 
@@ -66,6 +70,8 @@ class Workload {
   AttentionPlan plan_;
   std::unique_ptr<std::byte, Free> memory_;
   std::size_t key_value_begin_ = 0, key_value_bytes_ = 0;
+  std::vector<std::int64_t> cu_kv_;
+  std::vector<std::int32_t> pages_;
   AttentionTensors tensors_;
   std::span<std::byte> workspace_;
   std::shared_ptr<const gpu::Device> device_;  ///< null: in host memory
