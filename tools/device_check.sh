@@ -10,14 +10,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=build/release
-programs=(siattn tests/siattn_device)
+programs=(siattn tests/siattn_device tests/siattn_probes)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failed=0
 
 build_all() {
   cmake --preset release -DSIATTN_CUDA=ON -DSIATTN_BUILD_TESTS=ON >"$log" 2>&1 || { cat "$log" >&2; exit 2; }
-  cmake --build "$build" --target siattn_tool siattn_device -j "$(nproc)" >"$log" 2>&1 || { tail -n 40 "$log" >&2; exit 2; }
+  cmake --build "$build" --target siattn_tool siattn_device siattn_probes -j "$(nproc)" >"$log" 2>&1 || { tail -n 40 "$log" >&2; exit 2; }
 }
 
 # The programs, and every shared library but the C library's and the compiler's, which fit the kernel there.
@@ -34,7 +34,7 @@ pack() {
       esac
     done
   done
-  cp tools/device_check.py "$1/"
+  cp tools/device_check.py "$build"/tests/probes*.fatbin "$1/"
   echo "device_check: packed into $1 ($(du -sh "$1" | cut -f1)); there: tools/device_check.sh --packed $1"
 }
 
@@ -53,8 +53,8 @@ step() {
   fi
 }
 
-check() {  # TOOL DEVICE_TOOL COMPARISON
-  local tool=$1 device_tool=$2 comparison=$3 results
+check() {  # TOOL FOLDER_OF_THE_OTHER_PROGRAMS COMPARISON
+  local tool=$1 others=$2 comparison=$3 results
   results=$(mktemp -d)
   "$tool" info | sed -n '/cuda/p'
   "$tool" info --json >"$results/info.json"
@@ -62,9 +62,9 @@ check() {  # TOOL DEVICE_TOOL COMPARISON
     tail -n 1 "$log" >&2
     exit 2
   fi
-  step "instruction probes" 60 "$device_tool" probe
+  step "instruction probes" 60 "$others/siattn_probes" "$others"/probes*.fatbin
   step "conformance, host tensors" 120 "$tool" conform --quick --backend cuda
-  step "conformance, device tensors" 120 "$device_tool" conform --quick --backend cuda-in-place
+  step "conformance, device tensors" 120 "$others/siattn_device" conform --quick --backend cuda-in-place
   # batch, heads, kv heads, queries, keys, head_dim
   local shape
   for shape in 1,16,16,8192,8192,128 1,16,4,16384,16384,128 1,32,32,16384,16384,64 \
@@ -80,7 +80,7 @@ check() {  # TOOL DEVICE_TOOL COMPARISON
 case ${1:-} in
   "")
     build_all
-    check "$build/siattn" "$build/tests/siattn_device" tools/device_check.py
+    check "$build/siattn" "$build/tests" tools/device_check.py
     ;;
   --pack)
     build_all
@@ -89,7 +89,7 @@ case ${1:-} in
   --packed)
     folder=$(realpath "${2:?a folder}")
     export LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    check "$folder/siattn" "$folder/siattn_device" "$folder/device_check.py"
+    check "$folder/siattn" "$folder" "$folder/device_check.py"
     ;;
   *)
     echo "usage: tools/device_check.sh [--pack DIR | --packed DIR]" >&2
