@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// A list of backends in place of dispatch/backends.cpp, in which cuda runs on the emulator: all else of the program that
+// is linked with it is what it was.
+#include "cpu/backend.hpp"
+#include "dispatch/backends.hpp"
+#include "reference/backend.hpp"
+#include "tests/emulated_backends.hpp"
+
+namespace siattn::dispatch {
+
+std::vector<const Backend*> all_backends() {
+  std::vector<const Backend*> list;
+  const auto add = [&list](std::span<const Backend* const> some) { list.insert(list.end(), some.begin(), some.end()); };
+  add(test::emulated_backends());
+  add(cpu::backends());
+  add(reference::backends());
+  return list;
+}
+
+}  // namespace siattn::dispatch
