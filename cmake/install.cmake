@@ -65,5 +65,6 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libdnnl-dev, libfmt-dev, nlohmann-json3-dev, libmpfr-dev, libboost1.81-dev, librandom123-dev")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS
+    "libdnnl-dev, libfmt-dev, nlohmann-json3-dev, libmpfr-dev, libboost1.81-dev, librandom123-dev")
 include(CPack)

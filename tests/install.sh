@@ -34,7 +34,8 @@ refused() {  # WORDS CMAKE_ARGUMENTS...
   words=$1
   shift
   rm -rf "$work/refused"
-  out=$(cmake -S "$source/tests/consumer" -B "$work/refused" -DCMAKE_PREFIX_PATH="$prefix" "$@" 2>&1) && fail "$* is accepted"
+  out=$(cmake -S "$source/tests/consumer" -B "$work/refused" -DCMAKE_PREFIX_PATH="$prefix" "$@" 2>&1) &&
+    fail "$* is accepted"
   case $(printf '%s' "$out" | tr -s '\n ' ' ') in
     *"$words"*) ;;
     *) fail "$* is refused with '$out': expected '$words'" ;;
@@ -49,7 +50,7 @@ for path in "$source" "$build" "$work/first"; do
   ! grep -rlF "$path" "$prefix/lib/cmake" "$prefix/lib/pkgconfig" || fail "these name $path"
 done
 readelf -d "$prefix/lib/libsiattn.so" | grep -q 'SONAME.*\[libsiattn\.so\.[0-9.]*\]' || fail 'no soname'
-! readelf -d "$prefix/lib/libsiattn.so" "$prefix/bin/siattn" | grep -E 'RPATH|RUNPATH' || fail 'a path of the build is left'
+! readelf -d "$prefix/lib/libsiattn.so" "$prefix/bin/siattn" | grep -E 'RPATH|RUNPATH' || fail 'a run path is left'
 
 consumer() {  # FORM FOLDER CMAKE_ARGUMENTS...
   form=$1 folder=$work/$2
@@ -88,7 +89,8 @@ refused 'no component nonsense' -DFORM=nonsense
 refused 'take one' -DFORM=shared -DVERIFY=ON
 refused 'version' -DSIATTN_WANTED=99
 
-(cd "$build" && cpack -G 'TGZ;DEB' -B "$work/packages") >"$work/cpack.log" 2>&1 || fail "cpack: $(cat "$work/cpack.log")"
+(cd "$build" && cpack -G 'TGZ;DEB' -B "$work/packages") >"$work/cpack.log" 2>&1 ||
+  fail "cpack: $(cat "$work/cpack.log")"
 files() { (cd "$1" && find . ! -type d | sort); }
 mkdir "$work/tgz" "$work/deb"
 tar -xzf "$work"/packages/*.tar.gz -C "$work/tgz" --strip-components 1
