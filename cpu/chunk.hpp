@@ -13,29 +13,33 @@
 
 namespace siattn::cpu {
 
+/// Calls run(offset, from, until) for rows first + from .. first + until that lie one `rows.stride` behind the other, the
+/// first of them `offset` elements behind the data: one run for each page.
+template <class Run>
+void by_runs(const RowOffsets& rows, std::int64_t first, std::int64_t count, Run run) noexcept {
+  if (rows.pages == nullptr) return run(rows.base + first * rows.stride, 0, count);
+  const std::int64_t page_size = std::int64_t{1} << rows.page_shift;
+  for (std::int64_t i = 0; i < count;) {
+    const std::int64_t until = std::min(i + page_size - ((first + i) & (page_size - 1)), count);
+    run(rows.offset(first + i), i, until);
+    i = until;
+  }
+}
+
 /// Addresses of rows first .. first + count of K or V of one (sequence, kv head), which has `end` of them. Those past
 /// the end are for prefetching only: whatever lies behind a dense tensor, the last row again where there are pages.
 inline void find_rows(const TensorView& x, const RowOffsets& rows, std::int64_t first, std::int64_t count,
                       std::int64_t end, const void** to) noexcept {
   const auto data = reinterpret_cast<std::uintptr_t>(x.data);
   const auto size = static_cast<std::int64_t>(size_of(x.dtype));
-  const auto fill = [&](std::int64_t offset, std::int64_t from, std::int64_t until) {
+  const auto step = static_cast<std::uintptr_t>(rows.stride * size);
+  const std::int64_t exist = rows.pages == nullptr ? count : std::min(count, end - first);
+  by_runs(rows, first, exist, [&](std::int64_t offset, std::int64_t from, std::int64_t until) {
     // As integers: an address that is only asked for may lie outside every object.
     std::uintptr_t at = data + static_cast<std::uintptr_t>(offset * size);
-    const auto step = static_cast<std::uintptr_t>(rows.stride * size);
     for (std::int64_t i = from; i < until; ++i, at += step) to[i] = reinterpret_cast<const void*>(at);
-  };
-  if (rows.pages == nullptr) return fill(rows.base + first * rows.stride, 0, count);
-  const std::int64_t page_size = std::int64_t{1} << rows.page_shift;
-  std::int64_t i = 0;
-  const std::int64_t exist = std::min(count, end - first);
-  while (i < exist) {
-    const std::int64_t left = page_size - ((first + i) & (page_size - 1));
-    const std::int64_t until = std::min(i + left, exist);
-    fill(rows.offset(first + i), i, until);
-    i = until;
-  }
-  std::fill(to + i, to + count, exist > 0 ? to[exist - 1] : nullptr);
+  });
+  if (exist < count) std::fill(to + std::max<std::int64_t>(exist, 0), to + count, exist > 0 ? to[exist - 1] : nullptr);
 }
 
 /// The rows of K and V of a chunk, as the kernels take them.
@@ -82,9 +86,10 @@ class Chunk {
     find_rows(x, kv_rows(run.tensors, x, b, kv_head), first, keys + side.ahead, end, side.row);
     if (run.kv_element != kInt8) return;
     const RowOffsets scales = kv_rows(run.tensors, scale, b, kv_head);
-    for (std::int64_t j = 0; j < keys; ++j) {
-      side.scale[j] = static_cast<const float*>(scale.data)[scales.offset(first + j)];
-    }
+    by_runs(scales, first, keys, [&](std::int64_t offset, std::int64_t from, std::int64_t until) {
+      const float* at = static_cast<const float*>(scale.data) + offset;
+      for (std::int64_t j = from; j < until; ++j, at += scales.stride) side.scale[j] = *at;
+    });
   }
 
   Side key_{};
