@@ -95,10 +95,10 @@ class FullMatrix final : public Backend {
   int default_threads() const noexcept override { return std::max(1, omp_get_max_threads()); }
   bool allocates() const noexcept override { return true; }
 
-  std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
+  Result<std::shared_ptr<const void>> prepare(const PreparedAttention& problem) const override {
     std::shared_ptr<const Products> products;
     with_threads(problem.threads, [&] { products = std::make_shared<Products>(problem); });
-    return products;
+    return std::shared_ptr<const void>(std::move(products));
   }
 
   std::size_t workspace_bytes(const PreparedAttention& problem) const noexcept override {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/workload.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -8,12 +10,14 @@
 #include <random>
 #include <utility>
 
+#include "gpu/run.hpp"
 #include "verify/random.hpp"
 
 namespace siattn::bench {
 namespace {
 
 constexpr std::size_t kAlignment = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 TensorView view_at(const std::byte* data, DType dtype, const Shape4& shape, bool heads_inside) {
   Shape4 strides = dense_strides(shape);
@@ -122,9 +126,12 @@ Result<std::unique_ptr<Workload>> Workload::create(const WorkloadSpec& spec) {
   const std::size_t out_at = take(bytes_of(out, dtype));
   const std::size_t lse_at = take(bytes_of(lse, DType::float32));
   const std::size_t workspace_at = take(workload->plan_.workspace_bytes());
-  workload->memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(bytes, kAlignment))));
+  const std::size_t unit = spec.huge_pages ? kHugePage : kAlignment;
+  const std::size_t all = (std::max(bytes, unit) + unit - 1) / unit * unit;
+  workload->memory_.reset(static_cast<std::byte*>(std::aligned_alloc(unit, all)));
   std::byte* const memory = workload->memory_.get();
   if (memory == nullptr) return Status(StatusCode::out_of_memory, "out of memory");
+  if (spec.huge_pages) ::madvise(memory, all, MADV_HUGEPAGE);
   fill_gaussian(memory + key_at, bytes_of(key, kv_dtype), kv_dtype, 2);
   fill_gaussian(memory + value_at, bytes_of(value, kv_dtype), kv_dtype, 3);
   std::fill_n(reinterpret_cast<float*>(memory + key_scale_at), 2 * round_up(scale_bytes) / sizeof(float), 1.0F / 32);
@@ -140,13 +147,62 @@ Result<std::unique_ptr<Workload>> Workload::create(const WorkloadSpec& spec) {
   tensors.out = writable(view_at(memory + out_at, dtype, out, spec.heads_inside));
   tensors.lse = writable(view_at(memory + lse_at, DType::float32, lse, spec.heads_inside));
   workload->workspace_ = {memory + workspace_at, workload->plan_.workspace_bytes()};
+  if (workload->backend().family() == "cuda") {
+    if (Status status = workload->move_to_device(bytes); !status) return status;
+  }
   return workload;
+}
+
+Status Workload::move_to_device(std::size_t bytes) {
+  device_ = gpu::plan_device(plan_);
+  const gpu::Current current(*device_);
+  if (!current.status()) return current.status();
+  auto memory = gpu::DeviceMemory::create(device_, bytes, memory_.get());
+  if (!memory) return memory.status();
+  auto target = gpu::DeviceMemory::create(device_, key_value_bytes_ / 2);
+  if (!target) return target.status();
+  device_memory_ = *std::move(memory);
+  copy_target_ = *std::move(target);
+  device_tensors_ = tensors_;
+  const auto there = [this](const void* host) {
+    const auto offset = static_cast<const std::byte*>(host) - memory_.get();
+    return reinterpret_cast<void*>(device_memory_.pointer() + static_cast<gpu::CuPointer>(offset));
+  };
+  for (TensorView* input : {&device_tensors_.query, &device_tensors_.key, &device_tensors_.value}) {
+    input->data = there(input->data);
+  }
+  for (MutableTensorView* output : {&device_tensors_.out, &device_tensors_.lse}) output->data = there(output->data);
+  return {};
+}
+
+Status Workload::finish() const {
+  if (!on_device()) return {};
+  const gpu::Current current(*device_);
+  return SIATTN_CUDA_CALL(device_->driver(), synchronize, nullptr);
+}
+
+Status Workload::copy_on_device() const {
+  const gpu::Current current(*device_);
+  return SIATTN_CUDA_CALL(device_->driver(), copy_on_device, copy_target_.pointer(), device_memory_.pointer(),
+                          key_value_bytes_ / 2, nullptr);
 }
 
 std::span<const std::byte> Workload::key_value() const noexcept { return {memory_.get(), key_value_bytes_}; }
 
 Result<verify::Comparison> Workload::validate() const {
   if (Status status = run(); !status) return status;
+  if (Status status = finish(); !status) return status;
+  if (on_device()) {
+    const gpu::Current current(*device_);
+    for (const auto& [host, there] : {std::pair{&tensors_.out, &device_tensors_.out},
+                                      std::pair{&tensors_.lse, &device_tensors_.lse}}) {
+      const auto from = static_cast<gpu::CuPointer>(reinterpret_cast<std::uintptr_t>(there->data));
+      Status status = SIATTN_CUDA_CALL(device_->driver(), copy_to_host, host->data, from,
+                                       bytes_of(host->shape, host->dtype), nullptr);
+      if (status) status = finish();
+      if (!status) return status;
+    }
+  }
   // Plain loops: as many rows as take a moment, the last among them.
   const AttentionShape& s = spec_.problem.shape;
   const double rows_together = static_cast<double>(s.kv_len) * static_cast<double>(s.head_dim + s.value_dim) *

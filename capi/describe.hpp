@@ -8,8 +8,8 @@
 #include <siattn/siattn.h>
 #include <siattn/kv_cache.hpp>
 
-/// From the descriptors of C to the structs of C++. Judged here is only what C++ could not say: null pointers, numbers of
-/// no enumerator, sizes. Ranges are the C++ interface's.
+/// From the descriptors of C to the structs of C++. Judged here is only what C++ could not say: null pointers, numbers
+/// of no enumerator, sizes. Ranges are the C++ interface's.
 struct siattn_table_cache {
   siattn::TableCache cache;
 };

@@ -2,7 +2,7 @@
 # libsiattn.so, and the target that siattn::siattn means.
 include(GNUInstallDirs)
 
-# Semantic versioning: before 1.0 a minor version may break what linked against the one before, from then on a major one.
+# Semantic versioning: before 1.0 a minor version may break what linked against the one before, later a major one.
 if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(SIATTN_SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   set(siattn_compatibility SameMinorVersion)

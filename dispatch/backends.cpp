@@ -7,6 +7,7 @@
 #if defined(SIATTN_HAS_ONEDNN)
 #include "cpu/onednn/backend.hpp"
 #endif
+#include "gpu/backend.hpp"
 #include "reference/backend.hpp"
 
 namespace siattn::dispatch {
@@ -14,6 +15,7 @@ namespace siattn::dispatch {
 std::vector<const Backend*> all_backends() {
   std::vector<const Backend*> list;
   const auto add = [&list](std::span<const Backend* const> some) { list.insert(list.end(), some.begin(), some.end()); };
+  add(gpu::backends());
 #if defined(SIATTN_HAS_ONEDNN)
   add(cpu::onednn_backends());
 #endif

@@ -45,9 +45,10 @@ Result<const Backend*> choose_backend(std::string_view name, const AttentionProb
   for (const Backend* backend : backends()) {
     if (!wanted.empty() && wanted != backend->name() && wanted != backend->family()) continue;
     known = true;
+    // Before anything is asked of it that costs time, such as starting a driver: one further down is faster.
+    if (wanted.empty() && !backend->wins(problem)) continue;
     const Status status = usable(*backend, problem);
-    if (status && (!wanted.empty() || backend->wins(problem))) return backend;
-    if (status) continue;  // one further down is faster
+    if (status) return backend;
     code = status.code();
     // A bad environment variable is the caller's error: going on to the next backend would hide it.
     if (code == StatusCode::invalid_argument) return status;

@@ -33,7 +33,9 @@ Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem&
     if (!tables) return tables.status();
     prepared->tables = *std::move(tables);
   }
-  prepared->state = backend.prepare(*prepared);
+  auto state = backend.prepare(*prepared);
+  if (!state) return state.status();
+  prepared->state = *std::move(state);
   return std::shared_ptr<const PreparedAttention>(std::move(prepared));
 }
 

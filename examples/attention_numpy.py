@@ -26,7 +26,7 @@ def tensor(array):
 
 
 def attention(query, key, value):
-    """Causal, scale-invariant with tau = 10; [batch, heads, len, dim], any strides but the last. Returns out and lse."""
+    """Causal, scale-invariant with tau = 10. [batch, heads, len, dim], any strides but the last; out and lse."""
     out = np.empty(query.shape[:3] + value.shape[3:], np.float32)
     lse = np.empty(query.shape[:3] + (1,), np.float32)
     arguments = Tensors(c.sizeof(Tensors), *map(tensor, (query, key, value, out, lse)))

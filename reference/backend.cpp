@@ -54,8 +54,8 @@ class ReferenceBackend final : public Backend {
            alignof(double);
   }
 
-  std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
-    return std::make_shared<const Transform<double>>(problem.options, problem.shape);
+  Result<std::shared_ptr<const void>> prepare(const PreparedAttention& problem) const override {
+    return std::shared_ptr<const void>(std::make_shared<const Transform<double>>(problem.options, problem.shape));
   }
 
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,

@@ -319,6 +319,7 @@ TEST_F(Errors, WorkspaceThatIsTooSmall) {
     const Bits before = bits_of(data);
     const auto plan = AttentionPlan::create_on(*backend, data.problem());
     ASSERT_TRUE(plan.ok());
+    if (backend->family() == "cuda") continue;  // has its own, on the device
     ASSERT_GT(plan->workspace_bytes(), 0u);
     std::vector<std::byte> workspace(plan->workspace_bytes() - 1);
     const Status status = plan->run(data.tensors(), workspace);

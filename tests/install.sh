@@ -34,7 +34,8 @@ refused() {  # WORDS CMAKE_ARGUMENTS...
   words=$1
   shift
   rm -rf "$work/refused"
-  out=$(cmake -S "$source/tests/consumer" -B "$work/refused" -DCMAKE_PREFIX_PATH="$prefix" "$@" 2>&1) && fail "$* is accepted"
+  out=$(cmake -S "$source/tests/consumer" -B "$work/refused" -DCMAKE_PREFIX_PATH="$prefix" "$@" 2>&1) &&
+    fail "$* is accepted"
   case $(printf '%s' "$out" | tr -s '\n ' ' ') in
     *"$words"*) ;;
     *) fail "$* is refused with '$out': expected '$words'" ;;
@@ -49,17 +50,24 @@ for path in "$source" "$build" "$work/first"; do
   ! grep -rlF "$path" "$prefix/lib/cmake" "$prefix/lib/pkgconfig" || fail "these name $path"
 done
 readelf -d "$prefix/lib/libsiattn.so" | grep -q 'SONAME.*\[libsiattn\.so\.[0-9.]*\]' || fail 'no soname'
-! readelf -d "$prefix/lib/libsiattn.so" "$prefix/bin/siattn" | grep -E 'RPATH|RUNPATH' || fail 'a path of the build is left'
+! readelf -d "$prefix/lib/libsiattn.so" "$prefix/bin/siattn" | grep -E 'RPATH|RUNPATH' || fail 'a run path is left'
+
+consumer() {  # FORM FOLDER CMAKE_ARGUMENTS...
+  form=$1 folder=$work/$2
+  shift 2
+  { cmake -G Ninja -S "$source/tests/consumer" -B "$folder" -DCMAKE_PREFIX_PATH="$prefix" -DEXAMPLES="$examples" \
+      -DFORM="$form" "$@" && cmake --build "$folder"; } >"$folder.log" 2>&1 || fail "$form $*: $(cat "$folder.log")"
+}
 
 for form in static shared; do
   verify=OFF
   [ $form = shared ] || verify=ON
-  cmake -G Ninja -S "$source/tests/consumer" -B "$work/$form" -DCMAKE_PREFIX_PATH="$prefix" -DEXAMPLES="$examples" \
-    -DFORM=$form -DVERIFY=$verify -DSIATTN_WANTED=0.1 >"$work/$form.log" 2>&1 || fail "$form: $(cat "$work/$form.log")"
-  cmake --build "$work/$form" >>"$work/$form.log" 2>&1 || fail "$form: $(cat "$work/$form.log")"
+  consumer $form $form -DVERIFY=$verify -DSIATTN_WANTED=0.1
   runs $form '= 0.1' "$work/$form/app"
   runs $form 'from one prefill' "$work/$form/decode"
   [ $verify = OFF ] || runs static 'good' "$work/$form/conform"
+  consumer $form $form-c -DLANGUAGES=C
+  runs $form 'from one prefill' "$work/$form-c/decode"
 done
 
 PKG_CONFIG_PATH=$prefix/lib/pkgconfig
@@ -81,7 +89,8 @@ refused 'no component nonsense' -DFORM=nonsense
 refused 'take one' -DFORM=shared -DVERIFY=ON
 refused 'version' -DSIATTN_WANTED=99
 
-(cd "$build" && cpack -G 'TGZ;DEB' -B "$work/packages") >"$work/cpack.log" 2>&1 || fail "cpack: $(cat "$work/cpack.log")"
+(cd "$build" && cpack -G 'TGZ;DEB' -B "$work/packages") >"$work/cpack.log" 2>&1 ||
+  fail "cpack: $(cat "$work/cpack.log")"
 files() { (cd "$1" && find . ! -type d | sort); }
 mkdir "$work/tgz" "$work/deb"
 tar -xzf "$work"/packages/*.tar.gz -C "$work/tgz" --strip-components 1

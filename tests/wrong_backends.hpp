@@ -42,7 +42,7 @@ class WrongBackend final : public Backend {
   }
 
   /// The problem with its tables, as this backend takes it.
-  std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
+  Result<std::shared_ptr<const void>> prepare(const PreparedAttention& problem) const override {
     auto taken = std::make_shared<PreparedAttention>(problem);
     auto* const transform = std::get_if<ScaleInvariant>(&taken->options.transform);
     if (mistake_ == Mistake::tau_one_percent_off && transform != nullptr) {
@@ -50,7 +50,7 @@ class WrongBackend final : public Backend {
       auto tables = dispatch::compile_tables(*taken, log_base());
       if (tables) taken->tables = std::make_shared<LogitTables>(*std::move(tables));
     }
-    return taken;
+    return std::shared_ptr<const void>(std::move(taken));
   }
 
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,

@@ -37,11 +37,9 @@ void print_text(const AttentionPlan& plan) {
     fmt::print("{} where it is faster: {} prompts\n", (*best)->name(), siattn::name_of(prompt.dtype));
   }
   fmt::print("threads: {} (--threads, SIATTN_NUM_THREADS)\n", plan.prepared().threads);
-  std::string absent = "cuda";
   if (std::none_of(backends().begin(), backends().end(), [](const Backend* b) { return b->family() == "onednn"; })) {
-    absent += ", onednn";
+    fmt::print("not in this build: onednn\n");
   }
-  fmt::print("not in this build: {}\n", absent);
 }
 
 void print_json(const AttentionPlan& plan) {

@@ -204,7 +204,7 @@ class Workshop:
 
     def configure(self):
         self._must(["cmake", "-S", self.source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                    "-DSIATTN_BUILD_TOOLS=ON", "-DSIATTN_BUILD_TESTS=OFF"], "configuring")
+                    "-DSIATTN_BUILD_TOOLS=ON", "-DSIATTN_BUILD_TESTS=OFF", "-DSIATTN_CUDA=OFF"], "configuring")
 
     def build(self, what: str):
         self._must(["cmake", "--build", self.build_folder, "-j", str(self.jobs), "--target", "siattn_tool"], what)

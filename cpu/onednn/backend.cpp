@@ -69,8 +69,9 @@ class OneDnnBackend final : public Backend {
 
   int default_threads() const noexcept override { return std::max(1, omp_get_max_threads()); }
 
-  std::shared_ptr<const void> prepare(const PreparedAttention& problem) const override {
-    return onednn_products(*isa_.kernels, problem.dtype, problem.shape.head_dim, problem.shape.value_dim);
+  Result<std::shared_ptr<const void>> prepare(const PreparedAttention& problem) const override {
+    return std::shared_ptr<const void>(
+        onednn_products(*isa_.kernels, problem.dtype, problem.shape.head_dim, problem.shape.value_dim));
   }
 
   std::size_t workspace_bytes(const PreparedAttention& problem) const noexcept override {

@@ -184,7 +184,9 @@ class Backend {
   virtual int default_threads() const noexcept = 0;
   virtual std::size_t workspace_bytes(const PreparedAttention& problem) const noexcept = 0;
   /// What this backend wants to keep with the plan, beside the tables; made once, as run() allocates nothing.
-  virtual std::shared_ptr<const void> prepare(const PreparedAttention& /*problem*/) const { return nullptr; }
+  virtual Result<std::shared_ptr<const void>> prepare(const PreparedAttention& /*problem*/) const {
+    return std::shared_ptr<const void>();
+  }
 
   /// Computes out (and lse). Everything has been validated, and strides that no element needs are 0; the workspace has
   /// the bytes asked for, at any alignment.

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The C interface. What is computed, and every promise about it, stands in <siattn/attention.hpp>, <siattn/kv_cache.hpp>
- * and <siattn/position_encoding.hpp>; here is how C says it. From C11, or any language that calls C; nothing throws.
+ * The C interface, for C11 and any language that calls C. What is computed, and every promise about it, stands in
+ * <siattn/attention.hpp>, <siattn/kv_cache.hpp>, <siattn/position_encoding.hpp> and <siattn/introspection.hpp>; here is
+ * how C says it. Nothing throws.
  *
- * Status. Functions that can fail return a siattn_status, SIATTN_OK = 0 when all went well, and write one line that names
- *   the argument and its value into the message, where the caller gives one. Nothing has been written then.
+ * Status. Functions that can fail return a siattn_status, SIATTN_OK = 0 when all went well. Otherwise they have written
+ *   nothing but one line that names the argument and its value, into the message, where the caller gives one.
  * Descriptors. A struct whose first member is struct_size is a descriptor: zero it, then set that member to its size
  *   (in C SIATTN_INIT does both). A member left 0 has its default, so that later versions can add members at the end: a
  *   program compiled against an older header keeps working, and one that sets what an older library does not know is
@@ -98,8 +99,8 @@ typedef struct siattn_cumulative {
   int32_t reserved;
 } siattn_cumulative;
 
-/* Key j of sequence b lies in slot j % page_size of page pages[b * stride + j / page_size]; page_size is a power of two,
- * stride the number of entries that a sequence may have. All zero: no pages. */
+/* Key j of sequence b lies in slot j % page_size of page pages[b * stride + j / page_size]; page_size is a power of
+ * two, stride the number of entries that a sequence may have. All zero: no pages. */
 typedef struct siattn_page_table {
   const int32_t* pages;
   int64_t stride;
@@ -197,41 +198,6 @@ SIATTN_EXPORT siattn_status siattn_plan_run_slice(const siattn_plan* plan, const
 SIATTN_EXPORT siattn_status siattn_attention(const siattn_tensors* tensors, const siattn_problem* problem,
                                              const siattn_execution* execution, siattn_message* message);
 
-/* ---- Introspection ----------------------------------------------------------------------------------------------- */
-
-/* What <siattn/introspection.hpp> says: weights, logits and their spread over distance of chosen query rows, anew in
- * double and without a full matrix. */
-typedef struct siattn_query_index {
-  int64_t sequence, head, query; /* the query counted within its sequence */
-} siattn_query_index;
-
-enum { SIATTN_DISTANCE_DECADES = 11 }; /* t = 0, then 10^(k-1) <= t < 10^k */
-
-typedef struct siattn_decade_share {
-  int64_t keys;
-  double mass, entropy; /* sum of their weights; nats, of these weights made to sum to 1 */
-} siattn_decade_share;
-
-typedef struct siattn_row_summary {
-  int64_t keys; /* that the row sees */
-  double max_logit, lse, entropy, sink_mass;
-  siattn_decade_share decades[SIATTN_DISTANCE_DECADES]; /* without the sinks */
-} siattn_row_summary;
-
-/* What is wanted; the rest stays absent. */
-typedef struct siattn_introspection {
-  size_t struct_size;
-  siattn_row_summary* summaries; /* one a row */
-  siattn_tensor logits, weights; /* [1, 1, rows, width], F32 or F64 */
-} siattn_introspection;
-
-/* Of the tensors query and key are read, of the problem (NULL: the defaults) the options. threads 0: as many as there
- * are. */
-SIATTN_EXPORT siattn_status siattn_introspect(const siattn_tensors* tensors, const siattn_problem* problem,
-                                              const siattn_query_index* rows, int64_t count,
-                                              const siattn_introspection* outputs, int32_t threads,
-                                              siattn_message* message);
-
 /* ---- Position encodings ------------------------------------------------------------------------------------------ */
 
 typedef int32_t siattn_encoding_kind;
@@ -292,8 +258,8 @@ typedef struct siattn_kv_tokens {
   siattn_cumulative cu_tokens; /* absent: as many for each sequence */
 } siattn_kv_tokens;
 
-/* Writes new tokens behind the lengths[b] that sequence b has; the caller keeps count. With an encoding (NULL: none) keys
- * are rotated first, at their positions. */
+/* Writes new tokens behind the lengths[b] that sequence b has; the caller keeps count. With an encoding (NULL: none)
+ * keys are rotated first, at their positions. */
 SIATTN_EXPORT siattn_status siattn_kv_append(const siattn_kv_cache* cache, const siattn_kv_tokens* tokens,
                                              siattn_int64s lengths, const siattn_encoding* encoding,
                                              siattn_message* message);
@@ -302,6 +268,40 @@ SIATTN_EXPORT siattn_status siattn_kv_append(const siattn_kv_cache* cache, const
  * tokens). The cache's memory and the lengths must outlive the run. */
 SIATTN_EXPORT siattn_status siattn_kv_read_from(const siattn_kv_cache* cache, siattn_int64s lengths,
                                                 siattn_tensors* tensors, siattn_message* message);
+
+/* ---- Introspection --------------------------------------------------------------------------------------------- */
+
+/* See <siattn/introspection.hpp>: logits, weights and where attention falls by distance, of chosen query rows. */
+typedef struct siattn_query_index {
+  int64_t sequence, head, query;
+} siattn_query_index;
+
+enum { SIATTN_DISTANCE_DECADES = 11 };
+
+typedef struct siattn_decade_share {
+  int64_t keys;
+  double mass, entropy;
+} siattn_decade_share;
+
+typedef struct siattn_row_summary {
+  int64_t keys;
+  double max_logit, lse, entropy, sink_mass;
+  siattn_decade_share decades[SIATTN_DISTANCE_DECADES]; /* distance 0, 1 .. 9, 10 .. 99, ... */
+} siattn_row_summary;
+
+/* Which rows, and what of them; at least one of the three outputs. */
+typedef struct siattn_introspection {
+  size_t struct_size;
+  const siattn_query_index* rows;
+  int64_t row_count;
+  siattn_row_summary* summaries; /* row_count of them; NULL: not wanted */
+  siattn_tensor logits, weights; /* F32 or F64, [1, 1, row_count, at least the keys]; absent: not wanted */
+} siattn_introspection;
+
+/* Reads query and key of the tensors. Options as for siattn_attention(); threads 0: as many as OpenMP would use. */
+SIATTN_EXPORT siattn_status siattn_introspect(const siattn_tensors* tensors, const siattn_problem* problem,
+                                              const siattn_introspection* introspection, int32_t threads,
+                                              siattn_message* message);
 
 /* ---- What there is --------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A paged cache seen from C: what is appended lies where the page table says, rotated and rounded, and attention over the
- * pages is attention over the same rows in a dense tensor. */
+/* A paged cache seen from C: what is appended lies where the page table says, rotated and rounded, and attention over
+ * the pages is attention over the same rows in a dense tensor. */
 #include <math.h>
 
 #include "tests/capi/check.h"

@@ -1,80 +1,91 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* siattn_introspect: every member of what goes in and comes out, against numbers that are known. */
+/* Introspection from C: what it says of chosen rows is what attention made of them. */
 #include <math.h>
 
 #include "tests/capi/check.h"
 
-enum { QUERIES = 3, KEYS = 12, WIDTH = 13 };
+enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, QUERIES = 5, KEYS = 30, DIM = 6, ROWS = 2, SINKS = 2 };
 
-/* Two heads; scores are 0, so that L = m_t = -2 log(1 + t) and weights are 1 / (1 + t)^2 over their sum. */
-static float query[2][QUERIES][1], key[1][KEYS][1];
-static double logits[2][WIDTH];
-static float weights[2][WIDTH];
-static siattn_row_summary summaries[2];
+static float query[BATCH][HEADS][QUERIES][DIM], key[BATCH][KV_HEADS][KEYS][DIM], value[BATCH][KV_HEADS][KEYS][1];
+static float out[BATCH][HEADS][QUERIES][1], lse[BATCH][HEADS][QUERIES];
 
-static siattn_tensor tensor_of(void* data, siattn_dtype dtype, int64_t heads, int64_t len, int64_t dim) {
-  const siattn_tensor tensor = {.data = data, .dtype = dtype, .shape = {1, heads, len, dim}};
+static void fill(float* list, size_t count) {
+  static unsigned state = 7;
+  for (size_t k = 0; k < count; ++k) {
+    state = state * 1664525U + 1013904223U;
+    list[k] = (float)(state >> 8) / (1 << 22) - 2;
+  }
+}
+
+static siattn_tensor tensor_of(void* data, int64_t batch, int64_t heads, int64_t len, int64_t dim) {
+  const siattn_tensor tensor = {.data = data, .dtype = SIATTN_F32, .shape = {batch, heads, len, dim}};
   return tensor;
 }
 
-static int near(double a, double b) { return fabs(a - b) < 1e-12; }
-
 int main(void) {
-  const double tau = 1;
-  const siattn_query_index rows[2] = {{0, 1, 2}, {0, 0, 0}}; /* positions 11 and 9 */
+  fill(&query[0][0][0][0], sizeof query / sizeof(float));
+  fill(&key[0][0][0][0], sizeof key / sizeof(float));
+  fill(&value[0][0][0][0], sizeof value / sizeof(float));
   siattn_tensors tensors = SIATTN_INIT(siattn_tensors);
-  tensors.query = tensor_of(query, SIATTN_F32, 2, QUERIES, 1);
-  tensors.key = tensor_of(key, SIATTN_F32, 1, KEYS, 1);
+  tensors.query = tensor_of(query, BATCH, HEADS, QUERIES, DIM);
+  tensors.key = tensor_of(key, BATCH, KV_HEADS, KEYS, DIM);
+  tensors.value = tensor_of(value, BATCH, KV_HEADS, KEYS, 1);
+  tensors.out = tensor_of(out, BATCH, HEADS, QUERIES, 1);
+  tensors.lse = tensor_of(lse, BATCH, HEADS, QUERIES, 1);
   siattn_problem problem = SIATTN_INIT(siattn_problem);
-  problem.tau = (siattn_per_head){&tau, 1};
-  problem.n_sink = 1;
-  siattn_introspection outputs = SIATTN_INIT(siattn_introspection);
-  outputs.summaries = summaries;
-  outputs.logits = tensor_of(logits, SIATTN_F64, 1, 2, WIDTH);
-  outputs.weights = tensor_of(weights, SIATTN_F32, 1, 2, WIDTH);
-  EXPECT_OK(siattn_introspect(&tensors, &problem, rows, 2, &outputs, 1, &message));
-  for (int r = 0; r < 2; ++r) {
-    const int position = 9 + (int)rows[r].query;
-    double z = 1, decade[2] = {0, 0}, of_decade = 0, entropy = 0; /* the sink keeps L = S = 0: weight 1 */
-    for (int j = 1; j <= position; ++j) {
-      const double w = pow(1 + position - j, -2);
-      z += w;
-      if (position - j < 10) decade[position != j] += w;
+  problem.n_sink = SINKS;
+  EXPECT_OK(siattn_attention(&tensors, &problem, NULL, &message));
+
+  const siattn_query_index rows[ROWS] = {{1, 3, 2}, {0, 1, 4}};
+  siattn_row_summary summaries[ROWS];
+  double logits[ROWS][KEYS], weights[ROWS][KEYS];
+  siattn_introspection wanted = SIATTN_INIT(siattn_introspection);
+  wanted.rows = rows;
+  wanted.row_count = ROWS;
+  wanted.summaries = summaries;
+  wanted.logits = tensor_of(logits, 1, 1, ROWS, KEYS);
+  wanted.weights = tensor_of(weights, 1, 1, ROWS, KEYS);
+  wanted.logits.dtype = wanted.weights.dtype = SIATTN_F64;
+  EXPECT_OK(siattn_introspect(&tensors, &problem, &wanted, 0, &message));
+
+  for (int r = 0; r < ROWS; ++r) {
+    const siattn_query_index row = rows[r];
+    const int position = KEYS - QUERIES + (int)row.query;
+    const siattn_row_summary* got = &summaries[r];
+    double mean = 0, sinks = 0, near = 0, entropy = 0, largest = -INFINITY;
+    for (int j = 0; j <= position; ++j) {
+      CHECK(fabs(exp(logits[r][j] - got->lse) - weights[r][j]) < 1e-14);
+      mean += weights[r][j] * value[row.sequence][row.head / (HEADS / KV_HEADS)][j][0];
+      entropy -= weights[r][j] * log(weights[r][j]);
+      largest = fmax(largest, logits[r][j]);
+      if (j < SINKS) sinks += weights[r][j];
+      if (j >= position - 9 && j < position) near += weights[r][j];
     }
-    for (int j = 0; j < WIDTH; ++j) {
-      const double w = j == 0 ? 1 : pow(1 + position - j, -2);
-      const int seen = j <= position;
-      CHECK(seen ? near(logits[r][j], log(w)) : logits[r][j] == -INFINITY);
-      CHECK(fabs(weights[r][j] - (seen ? w / z : 0)) < 1e-7);
-      if (!seen) continue;
-      entropy -= w / z * log(w / z);
-      if (j > 0 && position - j > 0 && position - j < 10) of_decade -= w / decade[1] * log(w / decade[1]);
-    }
-    CHECK(summaries[r].keys == position + 1 && summaries[r].max_logit == 0 && near(summaries[r].lse, log(z)));
-    CHECK(near(summaries[r].entropy, entropy) && near(summaries[r].sink_mass, 1 / z));
-    CHECK(summaries[r].decades[0].keys == 1 && near(summaries[r].decades[0].mass, decade[0] / z));
-    CHECK(summaries[r].decades[1].keys == (position < 10 ? position - 1 : 9));
-    CHECK(near(summaries[r].decades[1].mass, decade[1] / z) && near(summaries[r].decades[1].entropy, of_decade));
-    CHECK(summaries[r].decades[2].keys == (position > 10 ? position - 10 : 0));
+    CHECK(fabs(mean - out[row.sequence][row.head][row.query][0]) < 1e-5);
+    CHECK(fabs(got->lse - lse[row.sequence][row.head][row.query]) < 1e-5);
+    CHECK(got->keys == position + 1);
+    CHECK(fabs(got->max_logit - largest) < 1e-12);
+    CHECK(fabs(got->entropy - entropy) < 1e-12);
+    CHECK(fabs(got->sink_mass - sinks) < 1e-14);
+    CHECK(fabs(got->decades[1].mass - near) < 1e-14 && got->decades[1].entropy > 0);
+    CHECK(got->decades[0].keys == 1 && got->decades[1].keys == 9 && got->decades[3].keys == 0);
+    CHECK(fabs(got->decades[0].mass - weights[r][position]) < 1e-14);
   }
 
-  /* One output alone, and none of the options. */
-  outputs.summaries = NULL;
-  outputs.logits = (siattn_tensor){0};
-  EXPECT_OK(siattn_introspect(&tensors, NULL, rows, 2, &outputs, 0, &message));
-  CHECK(fabs(weights[1][9] / weights[1][8] - pow(1.1, 2)) < 1e-6);
-
-  EXPECT_INVALID("weights has shape", siattn_introspect(&tensors, NULL, rows, 1, &outputs, 0, &message));
-  EXPECT_INVALID("rows is null", siattn_introspect(&tensors, NULL, NULL, 2, &outputs, 0, &message));
-  EXPECT_INVALID("count = -1", siattn_introspect(&tensors, NULL, rows, -1, &outputs, 0, &message));
-  EXPECT_INVALID("introspection is null", siattn_introspect(&tensors, NULL, rows, 2, NULL, 0, &message));
-  EXPECT_INVALID("tensors is null", siattn_introspect(NULL, NULL, rows, 2, &outputs, 0, &message));
-  EXPECT_INVALID("threads = -1", siattn_introspect(&tensors, NULL, rows, 2, &outputs, -1, &message));
-  outputs.struct_size = 8;
-  EXPECT_INVALID("introspection.struct_size = 8", siattn_introspect(&tensors, NULL, rows, 2, &outputs, 0, &message));
-  const siattn_query_index none = {0, 2, 0};
-  outputs.struct_size = sizeof outputs;
-  outputs.weights.shape[2] = 1;
-  EXPECT_INVALID("rows[0].head = 2", siattn_introspect(&tensors, NULL, &none, 1, &outputs, 0, &message));
+  wanted.row_count = -1;
+  EXPECT_INVALID("row_count = -1", siattn_introspect(&tensors, &problem, &wanted, 0, &message));
+  wanted.row_count = ROWS;
+  wanted.rows = NULL;
+  EXPECT_INVALID("rows is null", siattn_introspect(&tensors, &problem, &wanted, 0, &message));
+  const siattn_query_index far[ROWS] = {{0, 0, 0}, {0, HEADS, 0}};
+  wanted.rows = far;
+  summaries[0].keys = -7;
+  EXPECT_INVALID("rows[1].head = 4", siattn_introspect(&tensors, &problem, &wanted, 0, &message));
+  CHECK(summaries[0].keys == -7);
+  wanted.rows = rows;
+  EXPECT_INVALID("threads = -1", siattn_introspect(&tensors, &problem, &wanted, -1, &message));
+  wanted.struct_size = 8;
+  EXPECT_INVALID("introspection.struct_size = 8", siattn_introspect(&tensors, &problem, &wanted, 0, &message));
+  EXPECT_INVALID("introspection is null", siattn_introspect(&tensors, &problem, NULL, 0, &message));
   return finish();
 }

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu/kernels/prefill.hpp"
+
+SIATTN_KERNEL(siattn_prefill_f16_128, siattn::gpu::PrefillShape<128>::kThreads, 2, siattn::gpu::Forward) {
+  siattn::gpu::prefill<siattn::float16, 128>(params);
+}
