@@ -473,6 +473,12 @@ TEST(IntrospectionError, NamesTheArgumentAndItsValue) {
   expect_error(
       data, [](T, O, R, Out o) { o.logits.data = o.summaries.data(); }, "overlaps summaries");
   expect_error(
+      data,
+      [](T t, O, R, Out o) {
+        t.key = {o.summaries.data(), DType::float32, {2, 1, 5, 8}};
+      },
+      "summaries at ");
+  expect_error(
       data, [](T, O, R, Out) {}, "threads = 1025", 1025);
 }
 
