@@ -20,6 +20,7 @@ using CuModule = struct CuModuleObject*;
 using CuFunction = struct CuFunctionObject*;
 using CuStream = struct CuStreamObject*;  ///< nullptr: the legacy default stream
 using CuPool = struct CuPoolObject*;
+struct TensorMap;  ///< CUtensorMap: params_sm90.hpp
 
 /// Results that mean something to the backend.
 enum : CuResult {
@@ -45,6 +46,11 @@ enum CuPointerAttribute : int { kCuPointerMemoryType = 2, kCuPointerDeviceOrdina
 enum CuFunctionAttribute : int { kCuMaxDynamicSharedBytes = 8 };
 enum CuMemoryType : unsigned { kCuHostMemory = 1, kCuDeviceMemory = 2 };
 enum CuPoolAttribute : int { kCuReleaseThreshold = 4 };
+enum CuTensorMapType : int { kCuTensorFloat16 = 6, kCuTensorBfloat16 = 9 };
+enum CuTensorMapInterleave : int { kCuTensorInterleaveNone = 0 };
+enum CuTensorMapSwizzle : int { kCuTensorSwizzle128 = 3 };
+enum CuTensorMapPromotion : int { kCuTensorPromotion256 = 3 };  ///< what the second-level cache fetches at a time
+enum CuTensorMapFill : int { kCuTensorFillZeros = 0 };
 
 /// CUmemPoolProps
 struct CuPoolProperties {
@@ -103,6 +109,10 @@ struct CuCopy2D {
   X(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, CuPointer, std::size_t, CuStream))                                 \
   X(copy_on_device, cuMemcpyDtoDAsync_v2, (CuPointer, CuPointer, std::size_t, CuStream))                           \
   X(copy_2d, cuMemcpy2DAsync_v2, (const CuCopy2D*, CuStream))                                                      \
+  X(tensor_map_encode, cuTensorMapEncodeTiled,                                                                     \
+    (TensorMap*, CuTensorMapType, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,                \
+     const std::uint32_t*, const std::uint32_t*, CuTensorMapInterleave, CuTensorMapSwizzle, CuTensorMapPromotion,  \
+     CuTensorMapFill))                                                                                             \
   X(pointer_attribute, cuPointerGetAttribute, (void*, CuPointerAttribute, CuPointer))                              \
   X(synchronize, cuStreamSynchronize, (CuStream))
 

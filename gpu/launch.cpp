@@ -240,6 +240,7 @@ Status launches_of(const Forward& f, DType dtype, Launches* launches) {
   };
   add({fill_entry(dtype), divide_up<std::int64_t>(heads * f.fill_rows, kRowThreads), kRowThreads, 0});
   if (tensor_cores) {
+    if (f.query_tiles > 0) launches->prefill = launches->count;
     add(shaped<PrefillShape>(prefill_entry(dtype, width), heads * f.query_tiles, width));
     add(shaped<DecodeShape>(decode_entry(dtype, width), packed, width));
   } else {

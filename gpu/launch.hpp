@@ -33,6 +33,7 @@ struct Launch {
 struct Launches {
   std::array<Launch, 4> list{};
   int count = 0;
+  int prefill = -1;  ///< which of them is prefill's; -1: none
 
   const Launch* begin() const noexcept { return list.data(); }
   const Launch* end() const noexcept { return list.data() + count; }

@@ -123,6 +123,16 @@ SIATTN_DEVICE bool sync_threads_or(bool value) { return __syncthreads_or(value ?
 SIATTN_DEVICE void named_barrier_sync(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+/// The same, and whether any of these threads says so.
+SIATTN_DEVICE bool named_barrier_or(int id, int threads, bool value) {
+  int any;
+  asm volatile(
+      "{ .reg .pred mine, all; setp.ne.s32 mine, %3, 0; bar.red.or.pred all, %1, %2, mine; selp.s32 %0, 1, 0, all; }"
+      : "=r"(any)
+      : "r"(id), "r"(threads), "r"(value ? 1 : 0)
+      : "memory");
+  return any != 0;
+}
 /// Arrive without waiting.
 SIATTN_DEVICE void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");

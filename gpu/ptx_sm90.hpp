@@ -3,14 +3,10 @@
 #ifndef SIATTN_GPU_PTX_SM90_HPP
 #define SIATTN_GPU_PTX_SM90_HPP
 
+#include "gpu/params_sm90.hpp"
 #include "gpu/ptx.hpp"
 
 namespace siattn::gpu {
-
-/// A CUtensorMap as the driver encodes it, passed in the kernel's struct.
-struct alignas(64) TensorMap {
-  unsigned char bytes[128];
-};
 
 /// How wgmma finds a matrix of 16-bit elements in shared memory, in rows of 64 elements (128 bytes) whose 16-byte
 /// pieces are swizzled as TMA's 128-byte mode leaves them: piece p of row r is at p ^ (r % 8). The matrix begins at a

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpu/launch.hpp"
+#include "gpu/launch_sm90.hpp"
 #include "gpu/transfer.hpp"
 
 namespace siattn::gpu {
@@ -58,7 +59,7 @@ class Run {
  public:
   Run(const PlanState& state, const PreparedAttention& problem, const AttentionTensors& tensors)
       : state_(state),
-        device_(state.device()),
+        device_(*state.device()),
         problem_(problem),
         host_(tensors),
         seen_(tensors),
@@ -89,6 +90,8 @@ class Run {
   Status place(Operand& operand, const View& host, View& seen);
   Status place_all();
   Status copy_all_in();
+  Status launch_one(const Launch& launch, void* argument) const;
+  Status encode(const TensorMapShape& shape, TensorMap* map) const;
   Status launch_all(const Forward& forward);
   Status enqueue(std::span<const Sequence> sequences, std::span<const std::int32_t> pages);
 
@@ -127,18 +130,44 @@ Status Run::place(Operand& operand, const View& host, View& seen) {
   return {};
 }
 
+Status Run::launch_one(const Launch& launch, void* argument) const {
+  const Result<CuFunction> kernel = device_.kernel(launch.entry, launch.shared_bytes);
+  if (!kernel) return kernel.status();
+  void* arguments[] = {argument};
+  Status status = SIATTN_CUDA_CALL(device_.driver(), launch, *kernel, static_cast<unsigned>(launch.blocks), 1, 1,
+                                   static_cast<unsigned>(launch.threads), 1, 1,
+                                   static_cast<unsigned>(launch.shared_bytes), stream_, arguments, nullptr);
+  return status ? status : Status(status.code(), status.message() + " of " + launch.entry);
+}
+
+Status Run::encode(const TensorMapShape& shape, TensorMap* map) const {
+  const CuTensorMapType type = problem_.dtype == DType::bfloat16 ? kCuTensorBfloat16 : kCuTensorFloat16;
+  constexpr std::uint32_t kSteps[4] = {1, 1, 1, 1};
+  return SIATTN_CUDA_CALL(device_.driver(), tensor_map_encode, map, type, 4, const_cast<void*>(shape.base),
+                          shape.sizes.data(), shape.strides.data(), shape.box.data(), kSteps, kCuTensorInterleaveNone,
+                          kCuTensorSwizzle128, kCuTensorPromotion256, kCuTensorFillZeros);
+}
+
 Status Run::launch_all(const Forward& forward) {
   Launches launches;
   if (Status status = launches_of(forward, problem_.dtype, &launches); !status) return status;
-  for (const Launch& launch : launches) {
-    const Result<CuFunction> kernel = device_.kernel(launch.entry, launch.shared_bytes);
-    if (!kernel) return kernel.status();
-    Forward argument = forward;
-    void* arguments[] = {&argument};
-    Status status = SIATTN_CUDA_CALL(device_.driver(), launch, *kernel, static_cast<unsigned>(launch.blocks), 1, 1,
-                                     static_cast<unsigned>(launch.threads), 1, 1,
-                                     static_cast<unsigned>(launch.shared_bytes), stream_, arguments, nullptr);
-    if (!status) return Status(status.code(), status.message() + " of " + launch.entry);
+  PrefillSm90 sm90;
+  const bool has_sm90 =
+      device_.capability() == kCapabilitySm90 && prefill_sm90_of(forward, problem_.dtype, seen_, &sm90);
+  for (int n = 0; n < launches.count; ++n) {
+    Status status;
+    if (has_sm90 && n == launches.prefill) {
+      if (sm90.argument.tensor_copies) {
+        status = encode(sm90.query, &sm90.argument.query);
+        if (status) status = encode(sm90.key, &sm90.argument.key);
+        if (status) status = encode(sm90.value, &sm90.argument.value);
+      }
+      if (status) status = launch_one(sm90.launch, &sm90.argument);
+    } else {
+      Forward argument = forward;
+      status = launch_one(launches.list[static_cast<std::size_t>(n)], &argument);
+    }
+    if (!status) return status;
   }
   return {};
 }
@@ -216,6 +245,10 @@ Status find_kernels(const Device& device, const PreparedAttention& problem) {
     for (const Launch& launch : launches) {
       if (status) status = device.kernel(launch.entry, launch.shared_bytes).status();
     }
+    if (status && launches.prefill >= 0 && device.capability() == kCapabilitySm90) {
+      const std::int32_t bytes = prefill_sm90_shared_bytes(shape.head_dim, shape.value_dim);
+      status = device.kernel(prefill_sm90_entry(problem.dtype, shape.head_dim, shape.value_dim), bytes).status();
+    }
     if (!status) return status;
   }
   return {};
@@ -240,8 +273,12 @@ Result<std::shared_ptr<const PlanState>> PlanState::create(std::shared_ptr<const
   return std::shared_ptr<const PlanState>(std::move(state));
 }
 
+std::shared_ptr<const Device> plan_device(const AttentionPlan& plan) {
+  return static_cast<const PlanState*>(plan.prepared().state.get())->device();
+}
+
 Status run_on_device(const PlanState& state, const PreparedAttention& problem, const AttentionTensors& tensors) {
-  const Current current(state.device());
+  const Current current(*state.device());
   if (!current.status()) return current.status();
   return Run(state, problem, tensors).run();
 }

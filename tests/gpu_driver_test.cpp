@@ -7,6 +7,8 @@
 #include <string>
 #include <type_traits>
 
+#include "gpu/params_sm90.hpp"
+
 #if __has_include(<cuda.h>)
 #include <cuda.h>
 #define SIATTN_HAS_CUDA_HEADER
@@ -57,6 +59,12 @@ static_assert(int{kCuPointerMemoryType} == CU_POINTER_ATTRIBUTE_MEMORY_TYPE &&
               int{kCuPointerDeviceOrdinal} == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL &&
               int{kCuMaxDynamicSharedBytes} == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
               int{kCuReleaseThreshold} == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+static_assert(int{kCuTensorFloat16} == CU_TENSOR_MAP_DATA_TYPE_FLOAT16 &&
+              int{kCuTensorBfloat16} == CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 &&
+              int{kCuTensorInterleaveNone} == CU_TENSOR_MAP_INTERLEAVE_NONE &&
+              int{kCuTensorSwizzle128} == CU_TENSOR_MAP_SWIZZLE_128B &&
+              int{kCuTensorPromotion256} == CU_TENSOR_MAP_L2_PROMOTION_L2_256B &&
+              int{kCuTensorFillZeros} == CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE && sizeof(TensorMap) == sizeof(CUtensorMap));
 static_assert(unsigned{kCuHostMemory} == CU_MEMORYTYPE_HOST && unsigned{kCuDeviceMemory} == CU_MEMORYTYPE_DEVICE);
 
 #define SIATTN_SAME_FIELD(ours, theirs)                                                                  \

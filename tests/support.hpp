@@ -260,6 +260,12 @@ inline void fill_from(verify::GuardedTensor& to, const verify::GuardedTensor& fr
   }
 }
 
+inline bool says(const std::string& message, std::initializer_list<const char*> parts) {
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](const char* part) { return message.find(part) != std::string::npos; }) &&
+         message.find('\n') == std::string::npos;
+}
+
 // ---- Designed problems ----------------------------------------------------------------------------------------------
 
 inline constexpr int kTransformChoices = 11;

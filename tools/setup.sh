@@ -14,10 +14,12 @@ build_packages=(
 )
 test_packages=(
   libgtest-dev librapidcheck-dev
+  libboost-context1.81-dev  # the stacks of the threads of emulated CUDA kernels
   binutils                # nm and objdump: what the kernels' object files hold
   python3-numpy python3-mpmath  # the independent check
   g++-aarch64-linux-gnu qemu-user-static  # the NEON kernels and older x86 levels, emulated
   clang libclang-rt-dev   # libFuzzer
+  pkgconf dpkg-dev file   # the installed library as others find it, its Debian package
 )
 
 packages=("${build_packages[@]}")

@@ -71,7 +71,9 @@ CuResult finish_all() {
   return result;
 }
 
-void enqueue(CuStream stream, std::function<CuResult()> work) { state().streams[stream].work.push_back(std::move(work)); }
+void enqueue(CuStream stream, std::function<CuResult()> work) {
+  state().streams[stream].work.push_back(std::move(work));
+}
 
 /// Whether these bytes are device memory as a whole; the launch error says so where they are not.
 bool on_device(CuPointer pointer, std::size_t bytes, bool write) {
@@ -88,9 +90,9 @@ CuResult free_now(CuPointer pointer) {
 
 // ---- the calls ----
 
-#define SIATTN_BEGIN(symbol, needs_context)                \
-  const std::lock_guard lock(state().mutex);               \
-  const CuResult begun = begin(#symbol, needs_context);    \
+#define SIATTN_BEGIN(symbol, needs_context)             \
+  const std::lock_guard lock(state().mutex);            \
+  const CuResult begun = begin(#symbol, needs_context); \
   if (begun != kCuSuccess) return begun
 
 CuResult init(unsigned) {
@@ -98,12 +100,10 @@ CuResult init(unsigned) {
   return kCuSuccess;
 }
 CuResult error_name(CuResult result, const char** name) {
-  static const std::map<CuResult, const char*> names{{kCuInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
-                                                     {kCuOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
-                                                     {kCuNotInitialized, "CUDA_ERROR_NOT_INITIALIZED"},
-                                                     {kCuNoDevice, "CUDA_ERROR_NO_DEVICE"},
-                                                     {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
-                                                     {kCuNotFound, "CUDA_ERROR_NOT_FOUND"}};
+  static const std::map<CuResult, const char*> names{
+      {kCuInvalidValue, "CUDA_ERROR_INVALID_VALUE"},     {kCuOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {kCuNotInitialized, "CUDA_ERROR_NOT_INITIALIZED"}, {kCuNoDevice, "CUDA_ERROR_NO_DEVICE"},
+      {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},   {kCuNotFound, "CUDA_ERROR_NOT_FOUND"}};
   const std::lock_guard lock(state().mutex);
   const auto found = names.find(result);
   *name = found != names.end() ? found->second : nullptr;
@@ -198,7 +198,8 @@ CuResult launch_kernel(CuFunction function, unsigned grid_x, unsigned grid_y, un
   enqueue(stream, [launch, params]() mutable {
     launch.params = params->data();
     state().launch_error = emulator::launch(launch, state().control.schedule);
-    if (!state().launch_error.empty()) state().launch_error = std::string(launch.kernel->name) + ": " + state().launch_error;
+    if (!state().launch_error.empty())
+      state().launch_error = std::string(launch.kernel->name) + ": " + state().launch_error;
     return kCuSuccess;
   });
   return kCuSuccess;
@@ -302,6 +303,23 @@ CuResult pointer_attribute(void* value, CuPointerAttribute attribute, CuPointer 
   *static_cast<int*>(value) = behind == allocations.begin() ? 0 : std::prev(behind)->second;
   return kCuSuccess;
 }
+CuResult tensor_map_encode(TensorMap* map, CuTensorMapType type, std::uint32_t rank, void* base,
+                           const std::uint64_t* sizes, const std::uint64_t* strides, const std::uint32_t* box,
+                           const std::uint32_t* steps, CuTensorMapInterleave interleave, CuTensorMapSwizzle swizzle,
+                           CuTensorMapPromotion, CuTensorMapFill fill) {
+  SIATTN_BEGIN(cuTensorMapEncodeTiled, true);
+  const bool known = (type == kCuTensorFloat16 || type == kCuTensorBfloat16) && rank == 4 &&
+                     interleave == kCuTensorInterleaveNone && swizzle == kCuTensorSwizzle128 &&
+                     fill == kCuTensorFillZeros &&
+                     std::all_of(steps, steps + 4, [](std::uint32_t n) { return n == 1; });
+  if (!known) return kCuInvalidValue;
+  std::uint64_t four[4], three[3];
+  std::uint32_t extents[4];
+  std::copy_n(sizes, 4, four);
+  std::copy_n(strides, 3, three);
+  std::copy_n(box, 4, extents);
+  return encode_tensor_map(*map, base, four, three, extents).empty() ? kCuSuccess : kCuInvalidValue;
+}
 CuResult synchronize(CuStream stream) {
   SIATTN_BEGIN(cuStreamSynchronize, true);
   return finish(stream);
@@ -349,6 +367,7 @@ const Result<Driver>& load_emulated_driver() {
     d.copy_2d = copy_2d;
     d.pointer_attribute = pointer_attribute;
     d.synchronize = synchronize;
+    d.tensor_map_encode = tensor_map_encode;
     return d;
   }();
   return driver;

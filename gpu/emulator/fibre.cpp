@@ -99,7 +99,7 @@ void Fibre::loop() {
   arrive();
   while (!quit_) {
     try {
-      function_(argument_);
+      if (!abandoned_) function_(argument_);  // one that has not begun is not begun any more
     } catch (const Abandoned&) {
     }
     function_ = nullptr;

@@ -207,6 +207,10 @@ SIATTN_DEVICE bool sync_threads_or(bool value, emulator::Where where = emulator:
 SIATTN_DEVICE void named_barrier_sync(int id, int threads, emulator::Where where = emulator::Where::current()) {
   emulator::Machine::here().sync(id, threads, true, false, "named_barrier_sync", where);
 }
+SIATTN_DEVICE bool named_barrier_or(int id, int threads, bool value,
+                                    emulator::Where where = emulator::Where::current()) {
+  return emulator::Machine::here().sync(id, threads, true, value, "named_barrier_or", where);
+}
 SIATTN_DEVICE void named_barrier_arrive(int id, int threads, emulator::Where where = emulator::Where::current()) {
   emulator::Machine::here().sync(id, threads, false, false, "named_barrier_arrive", where);
 }

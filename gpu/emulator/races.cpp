@@ -17,7 +17,7 @@ void join_into(std::uint32_t* to, const std::uint32_t* from, std::size_t count) 
 void Races::reset(int threads, std::size_t bytes) {
   threads_ = threads;
   warps_ = threads / 32;
-  entries_ = static_cast<std::size_t>(3 * threads_ + kBarriers + warps_);
+  entries_ = static_cast<std::size_t>(4 * threads_ + kBarriers + warps_);
   const std::size_t words = bytes / kWord;
   clocks_.assign(static_cast<std::size_t>(threads_) * entries_, 0);
   epochs_.assign(static_cast<std::size_t>(warps_), 1);
@@ -69,14 +69,13 @@ void Races::learn(int thread, int agent, std::uint32_t epoch) {
 
 void Races::fence(int thread) {
   clock(thread)[thread] = epochs_[static_cast<std::size_t>(thread / 32)]++;
-  join_into(clock(thread) + fenced(0), clock(thread), static_cast<std::size_t>(threads_));
+  join_into(clock(thread) + fenced(0), clock(thread), static_cast<std::size_t>(2 * threads_));
   stale_[static_cast<std::size_t>(thread / 32)] = 1;
 }
 
 bool Races::knows(const std::uint32_t* clock, const Written& w, bool proxy) const {
-  // Stores by threads count for the asynchronous proxy once they are fenced.
-  if (proxy && w.agent < static_cast<std::uint32_t>(threads_))
-    return clock[fenced(static_cast<int>(w.agent))] >= w.epoch;
+  // What threads write counts for the asynchronous proxy once it is fenced.
+  if (proxy && w.agent < static_cast<std::uint32_t>(2 * threads_)) return clock[fenced(w.agent)] >= w.epoch;
   return clock[w.agent] >= w.epoch;
 }
 

@@ -13,8 +13,9 @@ namespace siattn::gpu::emulator {
 
 /// What an order of events is kept for. An *agent* is whoever touches memory on its own time: each thread, each thread's
 /// cp.async copies, each mbarrier's tensor copies, each warp's wgmma. Agent `a` counts its doings in epochs; a clock says
-/// up to which epoch of each agent everything has happened before now. A second set of entries, one a thread, says the
-/// same of what the asynchronous proxy may rely on (fence.proxy.async): stores by threads count there only once fenced.
+/// up to which epoch of each agent everything has happened before now. A second set of entries, for the threads and their
+/// cp.async, says the same of what the asynchronous proxy may rely on: these writes count there only once fenced
+/// (fence.proxy.async).
 ///
 /// A race is two touches of a word, one of them a write, neither of which happens before the other: it is found whatever
 /// the schedule was. Addresses here begin at 0, in bytes; the unit is a word of 4.
@@ -69,7 +70,9 @@ class Races {
 
   std::uint32_t* clock(int thread) { return clocks_.data() + static_cast<std::size_t>(thread) * entries_; }
   const std::uint32_t* clock(int thread) const { return clocks_.data() + static_cast<std::size_t>(thread) * entries_; }
-  std::size_t fenced(int thread) const { return static_cast<std::size_t>(2 * threads_ + kBarriers + warps_ + thread); }
+  std::size_t fenced(std::uint32_t agent) const {
+    return static_cast<std::size_t>(2 * threads_ + kBarriers + warps_) + agent;
+  }
   const std::uint32_t* floor(int warp);
   bool knows(const std::uint32_t* clock, const Written& w, bool proxy) const;
   std::string who(int agent) const;

@@ -3,6 +3,7 @@
 #define SIATTN_TENSOR_VIEW_HPP
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -110,10 +111,15 @@ constexpr std::int64_t row_offset(const BasicTensorView<Void>& x, std::int64_t b
 class CumulativeLengths {
  public:
   CumulativeLengths() = default;
-  CumulativeLengths(std::span<const std::int32_t> values)  // NOLINT: meant to convert
-      : data_(values.data()), size_(values.size()), wide_(false) {}
-  CumulativeLengths(std::span<const std::int64_t> values)  // NOLINT: meant to convert
-      : data_(values.data()), size_(values.size()), wide_(true) {}
+  /// From a span, vector or array of std::int32_t or std::int64_t.
+  template <std::convertible_to<std::span<const std::int32_t>> Range>
+  CumulativeLengths(const Range& range) : wide_(false) {  // NOLINT: meant to convert
+    take(std::span<const std::int32_t>(range));
+  }
+  template <std::convertible_to<std::span<const std::int64_t>> Range>
+  CumulativeLengths(const Range& range) : wide_(true) {  // NOLINT: meant to convert
+    take(std::span<const std::int64_t>(range));
+  }
 
   bool empty() const noexcept { return size_ == 0; }
   std::size_t size() const noexcept { return size_; }
@@ -124,6 +130,12 @@ class CumulativeLengths {
   std::int64_t sequences() const noexcept { return static_cast<std::int64_t>(size_) - 1; }
 
  private:
+  template <class T>
+  void take(std::span<const T> values) {
+    data_ = values.data();
+    size_ = values.size();
+  }
+
   const void* data_ = nullptr;
   std::size_t size_ = 0;
   bool wide_ = false;
