@@ -83,7 +83,7 @@ Result<CaseResult> run_case(const Shape& shape, DType dtype, const CaseOptions& 
   }
 
   std::unique_ptr<Workload> full;
-  if (!result.by_bytes && full_matrix_backend() != nullptr && full_matrix_backend()->supports(spec.problem)) {
+  if (!result.by_bytes && !(*workload)->on_device() && full_matrix_backend() != nullptr && full_matrix_backend()->supports(spec.problem)) {
     WorkloadSpec full_spec = spec;
     full_spec.on = full_matrix_backend();
     full_spec.threads = result.threads;
@@ -94,7 +94,7 @@ Result<CaseResult> run_case(const Shape& shape, DType dtype, const CaseOptions& 
   }
 
   const auto subject = [work](const Workload& w) {
-    return Subject{w.spec().name, work, [&w] { static_cast<void>(w.run()); }};
+    return Subject{w.spec().name, work, [&w] { static_cast<void>(w.run()); }, [&w] { static_cast<void>(w.finish()); }};
   };
   std::vector<Subject> subjects{subject(**workload), subject(**none)};
   if (one) subjects.push_back(subject(*one));
@@ -103,7 +103,14 @@ Result<CaseResult> run_case(const Shape& shape, DType dtype, const CaseOptions& 
   double sink = 0;
   const Peak* const peak = result.backend == "onednn" ? onednn_peak(dtype) : fma_peak(result.backend);
   constexpr int kCalls = 40;
-  if (result.by_bytes) {
+  const Workload& w = **workload;
+  if (w.on_device()) {
+    if (result.by_bytes) {
+      result.ceiling = "a copy on the device";
+      subjects.push_back({"copy", work, [&w] { static_cast<void>(w.copy_on_device()); },
+                          [&w] { static_cast<void>(w.finish()); }});
+    }
+  } else if (result.by_bytes) {
     result.ceiling = "plain reads";
     subjects.push_back({"read", work, [&] { read_all((*workload)->key_value(), result.threads, &sink); }});
   } else if (peak != nullptr) {

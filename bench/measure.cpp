@@ -16,9 +16,10 @@ double quantile(std::vector<double> values, double q) {
   return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
-double seconds_of(const std::function<void()>& run, std::int64_t calls) {
+double seconds_of(const Subject& subject, std::int64_t calls) {
   const auto start = std::chrono::steady_clock::now();
-  for (std::int64_t i = 0; i < calls; ++i) run();
+  for (std::int64_t i = 0; i < calls; ++i) subject.run();
+  if (subject.finish) subject.finish();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / static_cast<double>(calls);
 }
 
@@ -33,13 +34,13 @@ std::vector<Timings> measure(const std::vector<Subject>& subjects, int rounds, d
   std::vector<std::int64_t> calls(subjects.size());
   for (std::size_t k = 0; k < subjects.size(); ++k) {
     timings[k].work = subjects[k].work;
-    subjects[k].run();  // pages, tables, threads
-    const double once = seconds_of(subjects[k].run, 1);
+    seconds_of(subjects[k], 1);  // pages, tables, threads
+    const double once = seconds_of(subjects[k], 1);
     calls[k] = std::clamp<std::int64_t>(static_cast<std::int64_t>(std::ceil(least_seconds / once)), 1, 1000000);
   }
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t k = 0; k < subjects.size(); ++k) {
-      timings[k].seconds.push_back(seconds_of(subjects[k].run, calls[k]));
+      timings[k].seconds.push_back(seconds_of(subjects[k], calls[k]));
     }
   }
   return timings;

@@ -13,6 +13,7 @@ struct Subject {
   std::string name;
   double work;                ///< FLOPs or bytes of one call
   std::function<void()> run;  ///< one call
+  std::function<void()> finish = {};  ///< waits for the work of calls that return before it is done; empty: none do
 };
 
 /// The calls of one subject: one figure a round.

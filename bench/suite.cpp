@@ -9,20 +9,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "bench/ceilings.hpp"
 #include "bench/full_matrix.hpp"
-#include "bench/measure.hpp"
-#include "bench/workload.hpp"
+#include "bench/suite_rows.hpp"
 
 namespace siattn::bench {
 namespace {
-
-constexpr double kLeastSeconds = 0.03;
-
-AttentionProblem prefill(DType dtype, std::int64_t head_dim, std::int64_t query_len, std::int64_t kv_len,
-                         std::int64_t query_heads = 8, std::int64_t kv_heads = 8) {
-  return {{1, query_heads, kv_heads, query_len, kv_len, head_dim, head_dim}, dtype, {}};
-}
 
 /// One query in each head, before K and V of `bytes` in all.
 AttentionProblem decode(DType dtype, std::int64_t bytes, std::int64_t query_heads, std::int64_t kv_heads) {
@@ -31,124 +22,13 @@ AttentionProblem decode(DType dtype, std::int64_t bytes, std::int64_t query_head
   return prefill(dtype, kDim, 1, kv_len, query_heads, kv_heads);
 }
 
-/// Measures rows one after the other; after the first error nothing more.
-class Suite {
- public:
-  explicit Suite(const SuiteOptions& options) : options_(options) {}
-
-  std::vector<SuiteRow> rows;
-  Status status;
-
-  bool wants(const std::string& name) const {
-    const bool wanted = status.ok() && name.starts_with(options_.only);
-    if (wanted && options_.progress) options_.progress(name);
-    return wanted;
-  }
-
-  /// Share of a peak that a workload reaches.
-  void share_of_peak(const std::string& name, const WorkloadSpec& spec, const Peak* peak, double accept, double aim) {
-    if (!wants(name)) return;
-    if (peak == nullptr) return skip(name, accept, aim, "this processor has no such unit");
-    const auto workload = make(spec);
-    if (!workload) return;
-    constexpr int kCalls = 40;
-    const auto timings =
-        measure({{"peak", kCalls * spec.threads * peak->flops_per_call, [&] { run_peak(*peak, kCalls, spec.threads); }},
-                 subject(*workload, workload->flops())},
-                options_.rounds, kLeastSeconds);
-    add({name, Unit::share, ratio_of_rates(timings[1], timings[0]), timings[1].spread(), accept, aim, false,
-         fmt::format("{:.0f} of {:.0f} GFLOP/s", timings[1].rate() / 1e9, timings[0].rate() / 1e9), false});
-  }
-
-  /// Rate of `spec` over that of `base`, both in FLOPs on visible pairs, or in bytes of K and V.
-  void times(const std::string& name, const WorkloadSpec& spec, const WorkloadSpec& base, double accept, double aim) {
-    if (!wants(name)) return;
-    const auto a = make(spec);
-    const auto b = a ? make(base) : nullptr;
-    if (!b) return;
-    const auto timings = measure({subject(*a, a->flops()), subject(*b, b->flops())}, options_.rounds, kLeastSeconds);
-    add({name, Unit::times, ratio_of_rates(timings[0], timings[1]), timings[0].spread(), accept, aim, false,
-         fmt::format("{:.1f} against {:.1f} GFLOP/s", timings[0].rate() / 1e9, timings[1].rate() / 1e9), false});
-  }
-
-  /// Share of the rate at which the same memory can be read.
-  void share_of_read(const std::string& name, const WorkloadSpec& spec, double accept, double aim) {
-    if (!wants(name)) return;
-    const auto timings = beside_plain_reads(spec);
-    if (timings.empty()) return;
-    add({name, Unit::share, ratio_of_rates(timings[1], timings[0]), timings[1].spread(), accept, aim, false,
-         fmt::format("{:.1f} of {:.1f} GB/s", timings[1].rate() / 1e9, timings[0].rate() / 1e9), false});
-  }
-
-  /// Bytes of K and V a second.
-  void read_rate(const std::string& name, const WorkloadSpec& spec, double accept, double aim) {
-    if (!wants(name)) return;
-    const auto timings = beside_plain_reads(spec);
-    if (timings.empty()) return;
-    add({name, Unit::gigabytes_per_second, timings[1].rate() / 1e9, timings[1].spread(), accept, aim, false,
-         fmt::format("plain reads {:.1f} GB/s", timings[0].rate() / 1e9), false});
-  }
-
-  void workspace(const std::string& name, const WorkloadSpec& spec, double accept, double aim) {
-    if (!wants(name)) return;
-    const auto plan = AttentionPlan::create(spec.problem, {spec.backend, spec.threads});
-    if (!plan) {
-      status = plan.status();
-      return;
-    }
-    const double bytes = static_cast<double>(plan->workspace_bytes()) / spec.threads;
-    add({name, Unit::mebibytes, bytes / 0x1p20, 0, accept, aim, true, "of workspace, for each thread", false});
-  }
-
-  void skip(const std::string& name, double accept, double aim, const std::string& why) {
-    SuiteRow row{name, Unit::share, 0, 0, accept, aim, false, why, true};
-    add(std::move(row));
-  }
-
- private:
-  static Subject subject(const Workload& workload, double work) {
-    return {workload.spec().name, work, [&workload] { static_cast<void>(workload.run()); }};
-  }
-
-  /// Timings of plain reads of K and V, and of the workload, both in bytes of these; empty after an error.
-  std::vector<Timings> beside_plain_reads(const WorkloadSpec& spec) {
-    const auto workload = make(spec);
-    if (!workload) return {};
-    double sink = 0;
-    return measure(
-        {{"read", workload->key_value_bytes(), [&] { read_all(workload->key_value(), spec.threads, &sink); }},
-         subject(*workload, workload->key_value_bytes())},
-        options_.rounds, kLeastSeconds);
-  }
-
-  /// The workload, checked; nullptr after an error.
-  std::unique_ptr<Workload> make(const WorkloadSpec& spec) {
-    auto workload = Workload::create(spec);
-    if (!workload) {
-      status = workload.status();
-      return nullptr;
-    }
-    const auto comparison = (*workload)->validate();
-    if (!comparison) {
-      status = comparison.status();
-    } else if (!comparison->good()) {
-      status =
-          Status(StatusCode::internal, fmt::format("{} {}: {}", spec.backend, spec.name, comparison->first_failure));
-    }
-    return status ? *std::move(workload) : nullptr;
-  }
-
-  void add(SuiteRow row) { rows.push_back(std::move(row)); }
-
-  const SuiteOptions& options_;
-};
-
 const char* unit_name(Unit unit) {
   switch (unit) {
     case Unit::share: return "share";
     case Unit::times: return "times";
     case Unit::gigabytes_per_second: return "GB/s";
     case Unit::mebibytes: return "MiB";
+    case Unit::microseconds: return "us";
   }
   return "";
 }
@@ -157,14 +37,6 @@ const char* verdict_of(const SuiteRow& row) {
   if (row.skipped) return "skipped";
   if (!row.met()) return "MISSED";
   return (row.at_most ? row.reached <= row.aim : row.reached >= row.aim) ? "aim" : "accept";
-}
-
-/// The backend with the widest vectors that runs here.
-std::string best_cpu_backend() {
-  for (const Backend* backend : backends()) {
-    if (fma_peak(backend->name()) != nullptr && backend->available()) return std::string(backend->name());
-  }
-  return {};
 }
 
 bool available(std::string_view name) {
@@ -313,6 +185,7 @@ std::string figure_text(Unit unit, double figure) {
     case Unit::times: return fmt::format("{:.3f} x", figure);
     case Unit::gigabytes_per_second: return fmt::format("{:.1f} GB/s", figure);
     case Unit::mebibytes: return fmt::format("{:.2f} MiB", figure);
+    case Unit::microseconds: return fmt::format("{:.2f} us", figure);
   }
   return {};
 }

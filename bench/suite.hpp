@@ -11,7 +11,7 @@
 namespace siattn::bench {
 
 /// What a row of the acceptance suite is measured in.
-enum class Unit { share, times, gigabytes_per_second, mebibytes };
+enum class Unit { share, times, gigabytes_per_second, mebibytes, microseconds };
 
 /// One demand on the speed of the CPU backends: a ratio of two rates taken in turn, or a plain figure.
 struct SuiteRow {
@@ -36,6 +36,8 @@ struct SuiteOptions {
 
 /// Every row. Each workload is compared with the reference before it is timed: a wrong result is an error.
 Result<std::vector<SuiteRow>> run_accept_suite(const SuiteOptions& options);
+/// The same for what a server does: paged caches, ragged batches, appending, planning.
+Result<std::vector<SuiteRow>> run_serving_suite(const SuiteOptions& options);
 
 /// "84.1 %", "1.32 x", "13.2 GB/s", "2.1 MiB".
 std::string figure_text(Unit unit, double figure);

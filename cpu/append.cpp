@@ -32,6 +32,13 @@ void convert_row(const CacheRows& rows, const std::byte* from, std::byte* to) no
 
 /// In two passes over the row: its largest element, then the integers.
 float quantise_row(const CacheRows& rows, const std::byte* from, std::byte* to) noexcept {
+  const auto scale_of = [](float largest) { return largest < 0x1p-100F ? 0.0F : largest / 127.0F; };  // NaN stays NaN
+  if (rows.from_type == DType::float32) {
+    const auto* const row = reinterpret_cast<const float*>(from);
+    const float scale = scale_of(kernels().largest(row, rows.dim, 0));
+    kernels().quantise(row, scale, reinterpret_cast<std::int8_t*>(to), rows.dim);
+    return scale;
+  }
   const auto size = static_cast<std::int64_t>(size_of(rows.from_type));
   alignas(64) float wide[kPiece];
   float largest = 0;
@@ -45,7 +52,7 @@ float quantise_row(const CacheRows& rows, const std::byte* from, std::byte* to) 
     n = piece(d);
     largest = kernels().largest(wide, n, largest);
   }
-  const float scale = largest < 0x1p-100F ? 0.0F : largest / 127.0F;  // NaN stays NaN
+  const float scale = scale_of(largest);
   for (std::int64_t d = 0; d < rows.dim; d += kPiece) {
     if (rows.dim > kPiece) n = piece(d);
     kernels().quantise(wide, scale, reinterpret_cast<std::int8_t*>(to) + d, n);

@@ -10,15 +10,15 @@ namespace siattn::cpu {
 
 /// Rows of one head that move into a cache, with another type perhaps. Strides are in elements, between rows.
 struct CacheRows {
-  const void* from;
+  const void* from = nullptr;
   DType from_type;  ///< float32, bfloat16 or float16
   std::int64_t from_stride;
-  void* to;
+  void* to = nullptr;
   DType to_type;  ///< one of these, or int8
   std::int64_t to_stride;
-  float* scale;  ///< int8 only: one for each row
+  float* scale = nullptr;  ///< int8 only: one for each row
   std::int64_t scale_stride;
-  std::int64_t count;
+  std::int64_t count = 0;
   std::int64_t dim;
 };
 

@@ -150,8 +150,9 @@ void clear(const State& state, const Kernels& kernels, std::int64_t rows) noexce
   std::fill_n(state.out, rows * state.out_stride, 0.0F);
 }
 
-/// The attention state of an item over the keys of one split.
-void compute(const Run& run, const Item& item, std::int64_t split, const State& state, Scratch& mine) noexcept {
+/// The attention state of an item over the keys of one split; `next` will be read after them.
+void compute(const Run& run, const Item& item, std::int64_t split, const Keys& next, const State& state,
+             Scratch& mine) noexcept {
   const Kernels& kernels = run.kernels;
   const AttentionShape& shape = run.problem.shape;
   clear(state, kernels, item.rows);
@@ -186,7 +187,7 @@ void compute(const Run& run, const Item& item, std::int64_t split, const State& 
     const std::int64_t keys = std::min(kChunk, end - chunk);
     if (!set_rows(tile, mine.row, mine.query_row, item.rows, chunk, keys)) continue;
     tile.sinks = sinks_in_chunk(run.problem.options, chunk, keys);
-    mine.keys.find(run, item.b, item.kv_head, chunk, keys, item.bounds.kv_len);
+    mine.keys.find(run, {item.b, item.kv_head, chunk, item.bounds.kv_len}, keys, next);
     kernels.stream_scores[run.kv_element](tile, mine.keys.key());
     kernels.softmax(tile);
     kernels.stream_weigh[run.kv_element](tile, mine.keys.value());
@@ -229,11 +230,19 @@ void merge(const Run& run, const Cut& c, const Memory& memory, const Wave& wave,
   }
 }
 
+/// Where a thread will probably go on, the others being as fast: none behind the last unit.
+Keys keys_of_unit(const Run& run, const Cut& c, std::int64_t unit) noexcept {
+  if (unit >= c.items * c.splits) return {0, 0, 0, 0};
+  const Item item = item_at(run, unit / c.splits);
+  return {item.b, item.kv_head, unit % c.splits * kSplit, item.rows > 0 ? item.bounds.kv_len : 0};
+}
+
 /// All splits of an item, one after the other.
 void compute_whole(const Run& run, const Item& item, const State& total, const State& next, Scratch& mine) noexcept {
-  compute(run, item, 0, total, mine);
+  const Keys none{item.b, item.kv_head, 0, 0};
+  compute(run, item, 0, none, total, mine);
   for (std::int64_t split = 1; split < item.splits; ++split) {
-    compute(run, item, split, next, mine);
+    compute(run, item, split, none, next, mine);
     run.kernels.merge(total, next, item.rows);
   }
   write_rows(run, item, total);
@@ -284,7 +293,8 @@ void decode(const Run& run) noexcept {
       for (std::int64_t unit = wave.begin; unit < wave.end; ++unit) {
         const Item item = item_at(run, unit / c.splits);
         const std::int64_t split = unit % c.splits;
-        if (item.rows > 0 && split < item.splits) compute(run, item, split, memory.slot(unit - wave.begin), mine);
+        if (item.rows == 0 || split >= item.splits) continue;
+        compute(run, item, split, keys_of_unit(run, c, unit + c.threads), memory.slot(unit - wave.begin), mine);
       }
 #pragma omp for schedule(static)
       for (std::int64_t index = wave.first_item(c); index <= wave.last_item(c); ++index) {

@@ -262,7 +262,7 @@ bool compute(const Run& run, ThreadProducts* products, const Cut& c, const Item&
   for (std::int64_t chunk = first / c.chunk * c.chunk; chunk < last; chunk += c.chunk) {
     const std::int64_t keys = std::min(c.chunk, last - chunk);
     const std::int64_t next = std::min(c.chunk, last - chunk - keys);
-    slab.keys.find(run, item.b, item.kv_head, chunk, keys, s.kv_len, next);
+    slab.keys.find(run, {item.b, item.kv_head, chunk, s.kv_len}, keys, next);
     const KvRows key = slab.keys.key();
     const KvRows value = slab.keys.value();
     if (products != nullptr) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -36,10 +37,6 @@ struct Append {
   /// What a sequence can hold.
   std::int64_t capacity() const {
     return paged() ? cache.pages.stride * cache.pages.page_size : cache.key.shape[2];
-  }
-  /// The page, or sequence of a contiguous cache, that holds key j of sequence b.
-  std::int64_t page(std::int64_t b, std::int64_t j) const {
-    return paged() ? cache.pages.pages[b * cache.pages.stride + j / cache.pages.page_size] : b;
   }
 };
 
@@ -93,7 +90,8 @@ Status validate_pages(const Append& a) {
   if (!a.paged()) return {};
   const PageTable& table = a.cache.pages;
   const std::int64_t pages = a.cache.key.shape[0];
-  const auto count = [&](std::int64_t keys) { return (keys + table.page_size - 1) / table.page_size; };
+  const int shift = std::countr_zero(static_cast<std::uint64_t>(table.page_size));
+  const auto count = [&](std::int64_t keys) { return (keys + table.page_size - 1) >> shift; };
   // A bit for each page that is written, by anyone; then every other entry that holds keys is asked for it.
   std::vector<std::uint64_t> written(static_cast<std::size_t>(pages / 64 + 1));
   const auto bit = [&written](std::int32_t page) -> std::pair<std::uint64_t&, std::uint64_t> {
@@ -107,7 +105,7 @@ Status validate_pages(const Append& a) {
   for (std::int64_t b = 0; b < a.sequences(); ++b) {
     const std::int64_t length = a.lengths[static_cast<std::size_t>(b)];
     if (a.new_tokens(b) == 0) continue;
-    for (std::int64_t k = length / table.page_size; k < count(length + a.new_tokens(b)); ++k) {
+    for (std::int64_t k = length >> shift; k < count(length + a.new_tokens(b)); ++k) {
       if (table.pages == nullptr || entry(b, k) < 0 || entry(b, k) >= pages) {
         return Status::invalid(text("page ", k, " of sequence ", b, " is ",
                                     table.pages == nullptr ? "missing" : text(entry(b, k)), ": key has pages 0 .. ",
@@ -121,11 +119,12 @@ Status validate_pages(const Append& a) {
   for (std::int64_t b = 0; b < a.sequences(); ++b) {
     const std::int64_t length = a.lengths[static_cast<std::size_t>(b)];
     // Those before the first that this sequence writes itself.
-    const std::int64_t others = a.new_tokens(b) > 0 ? length / table.page_size : count(length);
+    const std::int64_t others = a.new_tokens(b) > 0 ? length >> shift : count(length);
+    const std::int32_t* const row = table.pages + b * table.stride;
     for (std::int64_t k = 0; k < others; ++k) {
-      if (entry(b, k) < 0 || entry(b, k) >= pages) continue;  // not ours to judge: attention will
-      const auto [word, mask] = bit(entry(b, k));
-      if ((word & mask) != 0) return twice(b, k);
+      const auto page = static_cast<std::uint32_t>(row[k]);
+      if (page >= static_cast<std::uint64_t>(pages)) continue;  // not ours to judge: attention will
+      if ((written[page / 64] >> (page % 64) & 1) != 0) return twice(b, k);
     }
   }
   return {};
@@ -182,33 +181,29 @@ Status rotate(const Append& a, const PositionEncoding& encoding, std::unique_ptr
 
 /// One of key and value: runs of rows that are neighbours on both sides.
 void write(const Append& a, const TensorView& from, const MutableTensorView& to, const MutableTensorView& scale) {
-  const std::int64_t slots = a.paged() ? a.cache.pages.page_size : a.capacity();
+  const auto from_size = static_cast<std::int64_t>(size_of(from.dtype));
+  const auto to_size = static_cast<std::int64_t>(size_of(to.dtype));
+  const int shift = a.paged() ? std::countr_zero(static_cast<std::uint64_t>(a.cache.pages.page_size)) : 62;
+  const std::int64_t in_page = (std::int64_t{1} << shift) - 1;
+  cpu::CacheRows rows{.from_type = from.dtype,
+                      .from_stride = from.strides[2],
+                      .to_type = to.dtype,
+                      .to_stride = to.strides[2],
+                      .scale_stride = scale.strides[2],
+                      .dim = to.shape[3]};
   for (std::int64_t b = 0; b < a.sequences(); ++b) {
     const std::int64_t length = a.lengths[static_cast<std::size_t>(b)];
-    for (std::int64_t i = 0; i < a.new_tokens(b);) {
-      const std::int64_t slot = (length + i) % slots;
-      const std::int64_t n = std::min(a.new_tokens(b) - i, slots - slot);
+    for (std::int64_t i = 0; i < a.new_tokens(b); i += rows.count) {
+      const std::int64_t slot = (length + i) & in_page;
+      const std::int64_t page = a.paged() ? a.cache.pages.pages[b * a.cache.pages.stride + ((length + i) >> shift)] : b;
+      rows.count = std::min(a.new_tokens(b) - i, in_page + 1 - slot);
       for (std::int64_t h = 0; h < to.shape[1]; ++h) {
-        const std::int64_t page = a.page(b, length + i);
-        cpu::CacheRows rows{};
         rows.from = static_cast<const std::byte*>(from.data) +
-                    row_offset(from, a.ragged() ? 0 : b, h, a.first_token(b) + i) *
-                        static_cast<std::int64_t>(size_of(from.dtype));
-        rows.from_type = from.dtype;
-        rows.from_stride = from.strides[2];
-        rows.to = static_cast<std::byte*>(to.data) +
-                  row_offset(to, page, h, slot) * static_cast<std::int64_t>(size_of(to.dtype));
-        rows.to_type = to.dtype;
-        rows.to_stride = to.strides[2];
-        if (to.dtype == DType::int8) {
-          rows.scale = static_cast<float*>(scale.data) + row_offset(scale, page, h, slot);
-          rows.scale_stride = scale.strides[2];
-        }
-        rows.count = n;
-        rows.dim = to.shape[3];
+                    row_offset(from, a.ragged() ? 0 : b, h, a.first_token(b) + i) * from_size;
+        rows.to = static_cast<std::byte*>(to.data) + row_offset(to, page, h, slot) * to_size;
+        if (to.dtype == DType::int8) rows.scale = static_cast<float*>(scale.data) + row_offset(scale, page, h, slot);
         cpu::write_rows(rows);
       }
-      i += n;
     }
   }
 }

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <new>
-#include <thread>
 
 #include <siattn/attention.hpp>
 #include <siattn/backend.hpp>
 
+#include "dispatch/boundary.hpp"
 #include "dispatch/environment.hpp"
 #include "dispatch/message.hpp"
 #include "dispatch/table_cache.hpp"
@@ -18,40 +15,6 @@
 
 namespace siattn {
 namespace {
-
-/// Nothing is thrown across the library's boundary: what the standard library throws becomes a Status.
-template <class T, class Body>
-T guarded(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::out_of_memory, "out of memory");
-  } catch (...) {
-    return Status(StatusCode::internal, "unexpected");  // short enough to need no memory
-  }
-}
-
-/// OpenMP's runtime keeps a pool of threads for each thread that has opened a parallel region. A forked child inherits
-/// the pool but not its threads, and would wait for them for ever; a new thread has no pool yet. So in a child of the
-/// process that loaded the library each run gets a thread of its own (some 50 microseconds).
-const pid_t loading_process = ::getpid();
-
-template <class Body>
-Status run_safe_after_fork(Body&& body) {
-  if (::getpid() == loading_process) return body();
-  Status status;
-  std::thread([&status, &body] { status = body(); }).join();
-  return status;
-}
-
-/// Strides that no element needs may hold anything. Backends, which multiply by all of them, get 0 instead.
-template <class View>
-void clear_unused_strides(View& x) {
-  const bool empty = x.shape[0] == 0 || x.shape[1] == 0 || x.shape[2] == 0 || x.shape[3] == 0;
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    if (empty || x.shape[axis] == 1) x.strides[axis] = 0;
-  }
-}
 
 Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem& problem, const Backend& backend,
                                                          int threads, bool verbose, TableCache::Tables* cache) {
@@ -79,7 +42,7 @@ Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem&
 }  // namespace
 
 Result<AttentionPlan> AttentionPlan::create(const AttentionProblem& problem, const ExecutionOptions& execution) {
-  return guarded<Result<AttentionPlan>>([&]() -> Result<AttentionPlan> {
+  return dispatch::guarded<Result<AttentionPlan>>([&]() -> Result<AttentionPlan> {
     // What is wrong with the problem comes before what a backend says of it.
     if (Status status = dispatch::validate_problem(problem); !status) return status;
     const auto backend = choose_backend(execution.backend, problem);
@@ -90,7 +53,7 @@ Result<AttentionPlan> AttentionPlan::create(const AttentionProblem& problem, con
 
 Result<AttentionPlan> AttentionPlan::create_on(const Backend& backend, const AttentionProblem& problem,
                                                const ExecutionOptions& execution) {
-  return guarded<Result<AttentionPlan>>([&]() -> Result<AttentionPlan> {
+  return dispatch::guarded<Result<AttentionPlan>>([&]() -> Result<AttentionPlan> {
     if (Status status = dispatch::validate_problem(problem); !status) return status;
     if (Status status = backend.available(); !status) return status;
     if (Status status = backend.supports(problem); !status) return status;
@@ -120,7 +83,7 @@ Status AttentionPlan::run_slice(const AttentionTensors& tensors, std::span<std::
 
 Status AttentionPlan::run_shares(const AttentionTensors& tensors, std::span<std::byte> workspace,
                                  const Slice* slice) const {
-  return guarded<Status>([&]() -> Status {
+  return dispatch::guarded<Status>([&]() -> Status {
     Status status = dispatch::validate_tensors(*prepared_, tensors);
     if (!status) return status;
     if (workspace.size() < workspace_bytes_) {
@@ -128,20 +91,20 @@ Status AttentionPlan::run_shares(const AttentionTensors& tensors, std::span<std:
           dispatch::text("workspace has ", workspace.size(), " bytes: expected at least ", workspace_bytes_));
     }
     if (slice != nullptr && (slice->count < 1 || slice->count > prepared_->threads)) {
-      return Status::invalid(dispatch::text("slice count = ", slice->count,
-                                            ": expected 1 .. the plan's threads = ", prepared_->threads));
+      return Status::invalid(
+          dispatch::text("slice count = ", slice->count, ": expected 1 .. the plan's threads = ", prepared_->threads));
     }
     if (slice != nullptr && (slice->index < 0 || slice->index >= slice->count)) {
       return Status::invalid(dispatch::text("slice index = ", slice->index, ": expected 0 .. ", slice->count - 1));
     }
     AttentionTensors used = tensors;
     for (TensorView* input : {&used.query, &used.key, &used.value, &used.key_scale, &used.value_scale}) {
-      clear_unused_strides(*input);
+      dispatch::clear_unused_strides(*input);
     }
-    for (MutableTensorView* output : {&used.out, &used.lse}) clear_unused_strides(*output);
+    for (MutableTensorView* output : {&used.out, &used.lse}) dispatch::clear_unused_strides(*output);
     const auto run = [&] {
       if (slice != nullptr) return backend_->run_slice(*prepared_, used, workspace, *slice);
-      return run_safe_after_fork([&] { return backend_->run(*prepared_, used, workspace); });
+      return dispatch::run_safe_after_fork([&] { return backend_->run(*prepared_, used, workspace); });
     };
     if (!prepared_->verbose) return run();
     const auto start = std::chrono::steady_clock::now();
@@ -181,7 +144,7 @@ AttentionProblem problem_of(const AttentionTensors& tensors, const AttentionOpti
 }
 
 Status attention(const AttentionTensors& tensors, const AttentionOptions& options, const ExecutionOptions& execution) {
-  return guarded<Status>([&]() -> Status {
+  return dispatch::guarded<Status>([&]() -> Status {
     const auto plan = AttentionPlan::create(problem_of(tensors, options), execution);
     if (!plan) return plan.status();
     const auto workspace = std::make_unique_for_overwrite<std::byte[]>(plan->workspace_bytes());

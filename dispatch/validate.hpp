@@ -4,6 +4,8 @@
 
 #include <siattn/backend.hpp>
 
+#include "dispatch/operands.hpp"
+
 namespace siattn::dispatch {
 
 /// Extents, options and transform of a problem; the message names the argument and its value.
@@ -16,6 +18,10 @@ Status validate_page_table(const PageTable& table);
 /// strides, alignment, and that no output overlaps an input, another output or itself. Of the prepared problem only
 /// shape, types and options are looked at. Allocates nothing when all is well.
 Status validate_tensors(const PreparedAttention& problem, const AttentionTensors& tensors);
+
+/// The same for a call that reads query and key only, and writes these outputs.
+Status validate_query_and_key(const PreparedAttention& problem, const AttentionTensors& tensors,
+                              std::span<const Operand> outputs);
 
 }  // namespace siattn::dispatch
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <limits>
+#include <vector>
 
 #include "dispatch/message.hpp"
 #include "dispatch/operands.hpp"
@@ -18,8 +19,8 @@ Status validate_lengths(const char* name, std::span<const std::int64_t> lengths,
                         std::int64_t most) {
   if (lengths.empty()) return {};
   if (static_cast<std::int64_t>(lengths.size()) != count) {
-    return Status::invalid(text(name, " has ", lengths.size(), " values: expected one for each of ", count,
-                                " sequences"));
+    return Status::invalid(
+        text(name, " has ", lengths.size(), " values: expected one for each of ", count, " sequences"));
   }
   for (std::int64_t b = 0; b < count; ++b) {
     if (lengths[b] < 0 || lengths[b] > most) {
@@ -30,7 +31,8 @@ Status validate_lengths(const char* name, std::span<const std::int64_t> lengths,
 }
 
 /// c_0 = 0, no step down, none longer than `most`, and rows enough for the last.
-Status validate_cumulative(const char* name, const CumulativeLengths& cumulative, std::int64_t most, std::int64_t rows) {
+Status validate_cumulative(const char* name, const CumulativeLengths& cumulative, std::int64_t most,
+                           std::int64_t rows) {
   if (cumulative[0] != 0) return Status::invalid(text(name, "[0] = ", cumulative[0], ": expected 0"));
   for (std::size_t b = 1; b < cumulative.size(); ++b) {
     if (cumulative[b] < cumulative[b - 1]) {
@@ -139,6 +141,40 @@ Status validate_sequences(const PreparedAttention& problem, const AttentionTenso
 /// What the tensor's own extent says, where the problem does not: tokens of a ragged batch, pages of a cache.
 std::int64_t own_extent(const TensorView& x, int axis) { return std::max<std::int64_t>(x.shape[axis], 0); }
 
+/// Those of a run, in this order: query, key, key_scale, value, value_scale, out, lse.
+std::array<Operand, 7> operands_of(const PreparedAttention& problem, const AttentionTensors& tensors) {
+  const AttentionShape& s = problem.shape;
+  const bool ragged = !tensors.cu_query.empty();
+  const std::int64_t outer = ragged ? 1 : s.batch;
+  const std::int64_t tokens = ragged ? own_extent(tensors.query, 2) : s.query_len;
+  Shape4 keys{s.batch, s.kv_heads, s.kv_len, 0};
+  if (!tensors.cu_kv.empty()) keys = {1, s.kv_heads, own_extent(tensors.key, 2), 0};
+  if (!tensors.pages.empty()) keys = {own_extent(tensors.key, 0), s.kv_heads, tensors.pages.page_size, 0};
+  const auto kv_shape = [&keys](std::int64_t dim) { return Shape4{keys[0], keys[1], keys[2], dim}; };
+  const DType lse = problem.dtype == DType::float64 ? DType::float64 : DType::float32;
+
+  const bool scaled = problem.kv_dtype == DType::int8;
+
+  return {{{"query", tensors.query, false, problem.dtype, {outer, s.query_heads, tokens, s.head_dim}},
+           {"key", tensors.key, false, problem.kv_dtype, kv_shape(s.head_dim)},
+           {"key_scale", tensors.key_scale, false, DType::float32, kv_shape(1), scaled},
+           {"value", tensors.value, false, problem.kv_dtype, kv_shape(s.value_dim)},
+           {"value_scale", tensors.value_scale, false, DType::float32, kv_shape(1), scaled},
+           {"out", tensors.out, true, problem.dtype, {outer, s.query_heads, tokens, s.value_dim}},
+           {"lse", tensors.lse, true, lse, {outer, s.query_heads, tokens, 1}, tensors.lse.data != nullptr}}};
+}
+
+/// Sequences first, since the extents of the others follow from them.
+Status validate(const PreparedAttention& problem, const AttentionTensors& tensors, std::span<Operand> operands) {
+  if (Status status = validate_sequences(problem, tensors); !status) return status;
+  for (const Operand& operand : operands) {
+    if (operand.present || operand.view.data == nullptr) continue;
+    return Status::invalid(text(operand.name, " is given: only keys and values of type i8 have scales, these have ",
+                                name_of(problem.kv_dtype)));
+  }
+  return validate_operands(operands);
+}
+
 }  // namespace
 
 Status validate_page_table(const PageTable& table) {
@@ -153,33 +189,16 @@ Status validate_page_table(const PageTable& table) {
 }
 
 Status validate_tensors(const PreparedAttention& problem, const AttentionTensors& tensors) {
-  const AttentionShape& s = problem.shape;
-  const bool ragged = !tensors.cu_query.empty();
-  const std::int64_t outer = ragged ? 1 : s.batch;
-  const std::int64_t tokens = ragged ? own_extent(tensors.query, 2) : s.query_len;
-  Shape4 keys{s.batch, s.kv_heads, s.kv_len, 0};
-  if (!tensors.cu_kv.empty()) keys = {1, s.kv_heads, own_extent(tensors.key, 2), 0};
-  if (!tensors.pages.empty()) keys = {own_extent(tensors.key, 0), s.kv_heads, tensors.pages.page_size, 0};
-  const auto kv_shape = [&keys](std::int64_t dim) { return Shape4{keys[0], keys[1], keys[2], dim}; };
-  const DType lse = problem.dtype == DType::float64 ? DType::float64 : DType::float32;
+  auto operands = operands_of(problem, tensors);
+  return validate(problem, tensors, operands);
+}
 
-  const bool scaled = problem.kv_dtype == DType::int8;
-
-  std::array<Operand, 7> operands{
-      {{"query", tensors.query, false, problem.dtype, {outer, s.query_heads, tokens, s.head_dim}},
-       {"key", tensors.key, false, problem.kv_dtype, kv_shape(s.head_dim)},
-       {"value", tensors.value, false, problem.kv_dtype, kv_shape(s.value_dim)},
-       {"key_scale", tensors.key_scale, false, DType::float32, kv_shape(1), scaled},
-       {"value_scale", tensors.value_scale, false, DType::float32, kv_shape(1), scaled},
-       {"out", tensors.out, true, problem.dtype, {outer, s.query_heads, tokens, s.value_dim}},
-       {"lse", tensors.lse, true, lse, {outer, s.query_heads, tokens, 1}, tensors.lse.data != nullptr}}};
-  if (Status status = validate_sequences(problem, tensors); !status) return status;
-  for (const Operand& operand : operands) {
-    if (operand.present || operand.view.data == nullptr) continue;
-    return Status::invalid(text(operand.name, " is given: only keys and values of type i8 have scales, these have ",
-                                name_of(problem.kv_dtype)));
-  }
-  return validate_operands(operands);
+Status validate_query_and_key(const PreparedAttention& problem, const AttentionTensors& tensors,
+                              std::span<const Operand> outputs) {
+  const auto all = operands_of(problem, tensors);
+  std::vector<Operand> operands(all.begin(), all.begin() + 3);
+  operands.insert(operands.end(), outputs.begin(), outputs.end());
+  return validate(problem, tensors, operands);
 }
 
 }  // namespace siattn::dispatch

@@ -48,7 +48,8 @@ Numerics CudaBackend::numerics(DType dtype) const noexcept {
   numerics.score_unit_roundoff = numerics.unit_roundoff;
   numerics.weight_roundoff = dtype == DType::bfloat16 ? 0x1p-8 : dtype == DType::float16 ? 0x1p-11 : 0;
   numerics.exp_relative_error = 0x1p-22;
-  numerics.least_normal = 0x1p-126;
+  // float16 weights below 2^-14 are rounded to multiples of 2^-24.
+  numerics.least_normal = dtype == DType::float16 ? 0x1p-25 : 0x1p-126;
   return numerics;
 }
 

@@ -81,11 +81,6 @@ int prefill_queries(int width) noexcept {
 }
 static_assert(PrefillShape<96>::kQueries == PrefillShape<128>::kQueries);
 
-/// Queries of a sequence that decodes, at most.
-std::int64_t most_decode_queries(std::int64_t query_len) noexcept {
-  return std::min<std::int64_t>(query_len, std::max(kDecodeQueries, kPackedRows));
-}
-
 }  // namespace
 
 Status supported_by_kernels(const AttentionProblem& problem) {
@@ -103,6 +98,16 @@ Status supported_by_kernels(const AttentionProblem& problem) {
                                          std::to_string(head ? problem.shape.head_dim : problem.shape.value_dim) +
                                          ": backend cuda takes up to " + std::to_string(kMaxDim) +
                                          "; use the backend reference"};
+  }
+  const std::int64_t rows = problem.shape.query_heads / problem.shape.kv_heads * problem.shape.query_len;
+  if (rows > kMaxLength) {
+    return {StatusCode::unsupported, "query_len = " + std::to_string(problem.shape.query_len) +
+                                         ": backend cuda takes " + std::to_string(kMaxLength) +
+                                         " query rows for a kv head, not " + std::to_string(rows)};
+  }
+  if (problem.shape.kv_len > kMaxLength) {
+    return {StatusCode::unsupported, "kv_len = " + std::to_string(problem.shape.kv_len) +
+                                         ": backend cuda takes up to " + std::to_string(kMaxLength)};
   }
   return {};
 }
@@ -162,16 +167,6 @@ std::vector<std::int32_t> pages_of(const AttentionTensors& tensors, std::span<Se
   return pages;
 }
 
-std::int64_t state_bytes(const PreparedAttention& problem) noexcept {
-  const AttentionShape& shape = problem.shape;
-  // A window that begins amid an aligned block of keys makes that block one of its keys.
-  const std::int64_t splits =
-      std::min<std::int64_t>(divide_up<std::int64_t>(shape.kv_len + kKeyAlignment, kSplitKeys), kMaxSplits);
-  if (splits == 1) return 0;
-  const std::int64_t rows = shape.batch * shape.query_heads * most_decode_queries(shape.query_len);
-  return rows * splits * (shape.value_dim + 2) * static_cast<std::int64_t>(sizeof(float));
-}
-
 std::int64_t state_bytes(const Forward& f) noexcept {
   if (f.max_splits == 1) return 0;
   const std::int64_t slots = std::int64_t{f.batch} * f.query_heads * f.state_rows * f.max_splits;
@@ -225,10 +220,12 @@ Forward forward_of(const PreparedAttention& problem, const AttentionTensors& ten
     f.max_splits = std::max(f.max_splits, splits.count);
     if (splits.count > 1) f.state_rows = std::max(f.state_rows, s.query_len);
   }
-  const std::int64_t slots = std::int64_t{f.batch} * f.query_heads * f.state_rows * f.max_splits;
-  f.state_max = static_cast<float*>(arrays.states);
-  f.state_sum = f.state_max + slots;
-  f.state_out = f.state_sum + slots;
+  if (arrays.states != nullptr) {
+    const std::int64_t slots = std::int64_t{f.batch} * f.query_heads * f.state_rows * f.max_splits;
+    f.state_max = static_cast<float*>(arrays.states);
+    f.state_sum = f.state_max + slots;
+    f.state_out = f.state_sum + slots;
+  }
   return f;
 }
 

@@ -18,6 +18,8 @@ namespace siattn::gpu {
 /// Channels up to which the tensor-core kernels go; more, up to kMaxDim, take the plain path.
 inline constexpr std::int64_t kMaxTensorCoreDim = 128;
 inline constexpr std::int64_t kMaxDim = 512;
+/// Keys of a sequence, and query rows for each of its kv heads, at most: kernels count both in 32 bits.
+inline constexpr std::int64_t kMaxLength = std::int64_t{1} << 30;
 
 /// One kernel of the module, and how it is launched: a one-dimensional grid and the run's Forward as only argument.
 struct Launch {
@@ -52,10 +54,7 @@ std::vector<Sequence> sequences_of(const PreparedAttention& problem, const Atten
 /// The pages that a paged run reads, sequence after sequence; tells each sequence where its own begin. Empty: not paged.
 std::vector<std::int32_t> pages_of(const AttentionTensors& tensors, std::span<Sequence> sequences);
 
-/// Device memory for the states of splits, at most, over all runs of a plan: max, sum and out behind one another.
-std::int64_t state_bytes(const PreparedAttention& problem) noexcept;
-
-/// The same for this very run.
+/// Device memory for the states of this run's splits: max, sum and out behind one another.
 std::int64_t state_bytes(const Forward& forward) noexcept;
 
 /// Where a plan's and a run's arrays are in device memory.

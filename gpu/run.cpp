@@ -59,7 +59,7 @@ class Run {
  public:
   Run(const PlanState& state, const PreparedAttention& problem, const AttentionTensors& tensors)
       : state_(state),
-        device_(state.device()),
+        device_(*state.device()),
         problem_(problem),
         host_(tensors),
         seen_(tensors),
@@ -273,8 +273,12 @@ Result<std::shared_ptr<const PlanState>> PlanState::create(std::shared_ptr<const
   return std::shared_ptr<const PlanState>(std::move(state));
 }
 
+std::shared_ptr<const Device> plan_device(const AttentionPlan& plan) {
+  return static_cast<const PlanState*>(plan.prepared().state.get())->device();
+}
+
 Status run_on_device(const PlanState& state, const PreparedAttention& problem, const AttentionTensors& tensors) {
-  const Current current(state.device());
+  const Current current(*state.device());
   if (!current.status()) return current.status();
   return Run(state, problem, tensors).run();
 }

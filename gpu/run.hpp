@@ -20,7 +20,7 @@ class PlanState {
   static Result<std::shared_ptr<const PlanState>> create(std::shared_ptr<const Device> device,
                                                          const PreparedAttention& problem);
 
-  const Device& device() const noexcept { return *device_; }
+  const std::shared_ptr<const Device>& device() const noexcept { return device_; }
   const Entry* tables() const noexcept { return reinterpret_cast<const Entry*>(tables_.pointer()); }
   /// nullptr where the transform has none.
   const float* row_factors() const noexcept { return reinterpret_cast<const float*>(row_factors_.pointer()); }
@@ -29,6 +29,9 @@ class PlanState {
   std::shared_ptr<const Device> device_;
   DeviceMemory tables_, row_factors_;
 };
+
+/// The device of a plan of the backend cuda.
+std::shared_ptr<const Device> plan_device(const AttentionPlan& plan);
 
 /// Enqueues copies and kernels; waits for them where a tensor lies in host memory. May throw std::bad_alloc.
 Status run_on_device(const PlanState& state, const PreparedAttention& problem, const AttentionTensors& tensors);

@@ -47,26 +47,23 @@ class EmulatedKernels final : public Backend {
 
   Status run(const PreparedAttention& problem, const AttentionTensors& tensors,
              std::span<std::byte>) const noexcept override {
-    std::vector<gpu::Sequence> sequences;
-    for (std::int64_t b = 0; b < problem.shape.batch; ++b) {
-      sequences.push_back(gpu::sequence_of(problem, tensors, b));
-    }
-    std::vector<gpu::Entry> tables = gpu::device_tables(problem.tables, problem.shape.query_heads);
-    std::vector<float> factors = problem.tables.row_factors;
+    std::vector<gpu::Sequence> sequences = gpu::sequences_of(problem, tensors);
+    const std::vector<std::int32_t> pages = gpu::pages_of(tensors, sequences);
+    const std::vector<gpu::Entry> tables = gpu::device_tables(*problem.tables, problem.shape.query_heads);
+    const std::vector<float>& factors = problem.tables->row_factors;
+    const auto bytes = gpu::state_bytes(gpu::forward_of(problem, tensors, sequences, {}));
     // Whatever is read before it is written is NaN.
-    std::vector<float> states(static_cast<std::size_t>(gpu::state_bytes(problem)) / sizeof(float),
-                              std::numeric_limits<float>::quiet_NaN());
-    gpu::Forward forward =
-        gpu::forward_of(problem, tensors, sequences,
-                        {sequences.data(), tables.data(), factors.empty() ? nullptr : factors.data(), nullptr,
-                         states.data()});
+    std::vector<float> states(static_cast<std::size_t>(bytes) / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+    const gpu::DeviceArrays arrays{sequences.data(), tables.data(), factors.empty() ? nullptr : factors.data(),
+                                   tensors.pages.empty() ? nullptr : pages.data(), states.data()};
+    gpu::Forward forward = gpu::forward_of(problem, tensors, sequences, arrays);
     if (change_) change_(forward, sequences);
     forward.sequences = sequences.data();
     gpu::Launches launches;
     if (Status status = gpu::launches_of(forward, problem.dtype, &launches); !status) return status;
-    const Registered registered[] = {{tensors.query, false}, {tensors.key, false},  {tensors.value, false},
-                                     {tensors.out, true},    {tensors.lse, true},   {sequences, false},
-                                     {tables, false},        {factors, false},      {states, true}};
+    const Registered registered[] = {
+        {tensors.query, false}, {tensors.key, false}, {tensors.value, false}, {tensors.out, true}, {tensors.lse, true},
+        {sequences, false},     {tables, false},      {factors, false},       {pages, false},      {states, true}};
     (void)registered;
     for (const gpu::Launch& launch : launches) {
       const gpu::emulator::Kernel* kernel = gpu::emulator::find_kernel(launch.entry);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may include whom: include <- reference, cpu, gpu, encoding <- dispatch <- verify <- bench <- tools. Reads the #include lines.
+// Who may include whom: include <- reference, cpu, gpu, encoding <- dispatch <- capi, verify <- bench <- tools. Reads the #include lines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,6 +24,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"gpu", {}},
     {"encoding", {}},
     {"dispatch", {"reference", "cpu", "gpu", "encoding"}},
+    {"capi", {"dispatch"}},
     {"verify", {"reference", "cpu", "gpu", "encoding", "dispatch"}},
     {"bench", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify"}},
     {"tools", {"reference", "cpu", "gpu", "encoding", "dispatch", "verify", "bench"}},
@@ -103,7 +104,7 @@ TEST(Layering, NothingButTheTestsIncludesTheTests) {
 /// After the line that names an interpreter, where there is one.
 TEST(License, EverySourceFileStartsWithItsIdentifier) {
   std::size_t count = 0;
-  for (const char* folder : {"include", "reference", "cpu", "gpu", "encoding", "dispatch", "verify", "bench", "tools",
+  for (const char* folder : {"include", "reference", "cpu", "gpu", "encoding", "capi", "dispatch", "verify", "bench", "tools",
                              "tests", "cmake", "examples", "fuzz"}) {
     if (!fs::exists(kRoot / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder)) {

@@ -20,12 +20,12 @@ struct BenchArguments {
   bool json = false;
 };
 
-int run_accept(const BenchArguments& arguments, const Progress& progress) {
+int run_suite(const BenchArguments& arguments, const Progress& progress) {
   bench::SuiteOptions options;
   options.rounds = arguments.cases.rounds;
   options.only = arguments.cases.only;
   options.progress = [&progress](const std::string& name) { progress.show(name); };
-  const auto rows = require(bench::run_accept_suite(options));
+  const auto rows = require(arguments.suite == "accept" ? bench::run_accept_suite(options) : bench::run_serving_suite(options));
   progress.clear();
   fmt::print("{}", arguments.json ? bench::suite_json(rows) : bench::suite_text(rows));
   const bool good = std::all_of(rows.begin(), rows.end(), [](const bench::SuiteRow& row) { return row.met(); });
@@ -34,7 +34,7 @@ int run_accept(const BenchArguments& arguments, const Progress& progress) {
 
 int run_bench(BenchArguments& arguments) {
   const Progress progress;
-  if (arguments.suite == "accept") return run_accept(arguments, progress);
+  if (!arguments.suite.empty()) return run_suite(arguments, progress);
   if (const auto& s = arguments.shape; !s.empty()) {
     arguments.cases.shape = AttentionShape{s[0], s[1], s[2], s[3], s[4], s[5], s.back()};
     // Before the phase is told by dividing.
@@ -54,8 +54,9 @@ void add_bench(CLI::App& app, int& exit_status) {
   const auto arguments = std::make_shared<BenchArguments>();
   bench::CaseOptions& cases = arguments->cases;
   auto* suite = command->add_option("--suite", arguments->suite,
-                                    "accept: what is demanded of the CPU backends; status 1 where a row misses it");
-  suite->check(CLI::IsMember({"accept"}));
+                                    "accept: what is demanded of the CPU backends; serving: of caches, batches and "
+                                    "planning; status 1 where a row misses it");
+  suite->check(CLI::IsMember({"accept", "serving"}));
   const auto not_with_suite = [&](CLI::Option* option) { option->excludes(suite); };
   not_with_suite(command->add_option("--backend", cases.backend, "name or family [the best available]"));
   not_with_suite(command->add_option("--phase", cases.phase, "one phase only [both]")

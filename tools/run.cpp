@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include <siattn/backend.hpp>
+#include <siattn/introspection.hpp>
 
-#include "reference/attention.hpp"
 #include "tools/command.hpp"
 #include "tools/encoding_arguments.hpp"
 #include "tools/io/load.hpp"
@@ -35,25 +35,22 @@ io::Tensor as_type(io::Tensor tensor, DType dtype) {
   return tensor.dtype() == dtype ? std::move(tensor) : require(io::convert(tensor, dtype));
 }
 
-/// [batch, query_heads, query_len, kv_len] with as many axes as the query file had; float32, from the reference in
-/// double: the fused backends never hold them.
-io::Tensor reference_weights(const AttentionProblem& problem, const AttentionTensors& tensors, std::size_t rank) {
+/// [batch, query_heads, query_len, kv_len] with as many axes as the query file had; float32, computed anew in double:
+/// the fused backends never hold them.
+io::Tensor all_weights(const AttentionProblem& problem, const AttentionTensors& tensors, std::size_t rank,
+                       int threads) {
   const AttentionShape& s = problem.shape;
   const io::Shape shape = io::shape_from_4d({s.batch, s.query_heads, s.query_len, s.kv_len}, io::Layout::bhsd, rank);
   io::Tensor result = require(io::Tensor::zeros(DType::float32, shape));
-  const reference::Transform<double> transform(problem.options, s);
-  const auto n = static_cast<std::size_t>(s.kv_len);
-  std::vector<double> scores(n), logits(n), weights(n), out(static_cast<std::size_t>(s.value_dim));
-  auto at = result.values<float>().begin();
+  std::vector<QueryIndex> rows;
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t h = 0; h < s.query_heads; ++h) {
-      for (std::int64_t i = 0; i < s.query_len; ++i) {
-        reference::Row<double> row{scores, logits, weights, out};
-        reference::attention_row(s, problem.options, transform, tensors, b, h, i, row);
-        for (const double w : weights) *at++ = static_cast<float>(w);
-      }
+      for (std::int64_t i = 0; i < s.query_len; ++i) rows.push_back({b, h, i});
     }
   }
+  const Shape4 one_below_the_other{1, 1, static_cast<std::int64_t>(rows.size()), s.kv_len};
+  require(introspect(tensors, problem.options, rows, {.weights = {result.data(), DType::float32, one_below_the_other}},
+                     threads));
   return result;
 }
 
@@ -173,7 +170,7 @@ int run_attention(const RunArguments& arguments) {
   require(plan.run(tensors, {workspace.get(), plan.workspace_bytes()}));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
-  if (!arguments.weights.empty()) weights = reference_weights(problem, tensors, query.rank());
+  if (!arguments.weights.empty()) weights = all_weights(problem, tensors, query.rank(), arguments.threads);
   verify::Comparison comparison;
   if (arguments.check) {
     comparison = verify::compare_with_reference(problem, tensors, plan.backend().numerics(dtype));
@@ -196,8 +193,7 @@ void add_run(CLI::App& app, int& exit_status) {
   command->add_option("--value", arguments->value, "[batch, kv_heads, kv_len, value_dim]")->required();
   command->add_option("--out", arguments->out, "result, laid out like the query")->required();
   command->add_option("--lse", arguments->lse, "log-sum-exp of the logits, [batch, heads, len], natural log");
-  command->add_option("--weights", arguments->weights,
-                      "attention weights, [batch, heads, len, kv_len], by the reference");
+  command->add_option("--weights", arguments->weights, "attention weights, [batch, heads, len, kv_len], in double");
   command->add_option("--backend", arguments->backend, "name or family, see siattn info [best available]");
   command->add_option("--dtype", arguments->dtype, "type to compute in; inputs are rounded to it [that of --query]")
       ->check(CLI::IsMember({"f32", "bf16", "f16", "f64"}));

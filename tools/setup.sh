@@ -19,6 +19,7 @@ test_packages=(
   python3-numpy python3-mpmath  # the independent check
   g++-aarch64-linux-gnu qemu-user-static  # the NEON kernels and older x86 levels, emulated
   clang libclang-rt-dev   # libFuzzer
+  pkgconf dpkg-dev file   # the installed library as others find it, its Debian package
 )
 
 packages=("${build_packages[@]}")

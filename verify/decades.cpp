@@ -5,65 +5,37 @@
 #include <cmath>
 #include <limits>
 
-#include "reference/attention.hpp"
+#include "dispatch/logit_row.hpp"
 #include "verify/marginals.hpp"
 #include "verify/parallel.hpp"
 
 namespace siattn::verify {
 namespace {
 
-/// Decade 0 is t = 0, decade k is [10^(k-1), 10^k).
-std::size_t decade_of(std::int64_t t) {
-  std::size_t k = 0;
-  for (; t > 0; t /= 10) ++k;
-  return k;
-}
-constexpr std::size_t kDecades = 11;  // positions end at 2^31
-
-/// Sum of the weights of a range and of w log w: H = log Z - N/Z, with the weights in the part of A~ of Eq. 4 and 7.
-struct Range {
-  double z = 0;
-  double n = 0;
-
-  /// w = exp(l)
-  void add(double w, double l) {
-    z += w;
-    if (w > 0) n += w * l;
-  }
-  void add(const Range& other) {
-    z += other.z;
-    n += other.n;
-  }
-  double entropy() const { return z > 0 ? std::max(std::log(z) - n / z, 0.0) : 0; }
-};
-
 /// One table in the making: sums over rows in place of means.
 class Tally {
  public:
-  Tally() : decades_(kDecades) {
+  Tally() : decades_(kDistanceDecades) {
     for (Decade& decade : decades_) decade.first = std::numeric_limits<std::int64_t>::max();
   }
 
   void skip_row() { ++skipped_; }
 
-  void add_row(std::span<const Range> ranges, const Range& sinks) {
-    Range all = sinks;
-    for (const Range& range : ranges) all.add(range);
+  /// `counted` are the keys that the query at this position sees, without the sinks.
+  void add_row(const RowSummary& row, std::int64_t position, dispatch::KeyRange counted) {
     ++rows_;
-    sink_mass_ += sinks.z / all.z;
-    entropy_ += all.entropy();
-    for (std::size_t k = 0; k < kDecades; ++k) {
-      decades_[k].mass += ranges[k].z / all.z;
-      decades_[k].entropy += ranges[k].z / all.z * ranges[k].entropy();
+    sink_mass_ += row.sink_mass;
+    entropy_ += row.entropy;
+    for (std::size_t k = 0; k < kDistanceDecades; ++k) {
+      decades_[k].mass += row.decades[k].mass;
+      decades_[k].entropy += row.decades[k].mass * row.decades[k].entropy;
+      decades_[k].pairs += row.decades[k].keys;
     }
-  }
-
-  /// A pair at this distance, which is in decade k.
-  void count(std::size_t k, std::int64_t t) {
-    Decade& decade = decades_[k];
-    ++decade.pairs;
-    decade.first = std::min(decade.first, t);
-    decade.last = std::max(decade.last, t + 1);
+    dispatch::for_each_decade(position, counted, [&](std::size_t k, dispatch::KeyRange part) {
+      const auto [near, far] = std::minmax({std::abs(position - part.first), std::abs(position - (part.last - 1))});
+      decades_[k].first = std::min(decades_[k].first, near);
+      decades_[k].last = std::max(decades_[k].last, far + 1);
+    });
   }
 
   void merge(const Tally& other) {
@@ -71,7 +43,7 @@ class Tally {
     skipped_ += other.skipped_;
     sink_mass_ += other.sink_mass_;
     entropy_ += other.entropy_;
-    for (std::size_t k = 0; k < kDecades; ++k) {
+    for (std::size_t k = 0; k < kDistanceDecades; ++k) {
       decades_[k].mass += other.decades_[k].mass;
       decades_[k].entropy += other.decades_[k].entropy;
       decades_[k].pairs += other.decades_[k].pairs;
@@ -102,92 +74,37 @@ class Tally {
   std::int64_t rows_ = 0, skipped_ = 0;
 };
 
-/// a and m of one head for every distance that occurs: the equations are not evaluated pair by pair.
-struct HeadTable {
-  reference::Transform<double> transform;
-  std::int64_t least = 0;
-  std::vector<double> scale, shift;
-
-  HeadTable(const AttentionShape& shape, const AttentionOptions& options, std::int64_t h) : transform(options, shape) {
-    const std::int64_t offset = options.query_offset.value_or(shape.kv_len - shape.query_len);
-    const std::int64_t low = offset - (shape.kv_len - 1);  // signed distances of the pairs, low .. high
-    const std::int64_t high = offset + shape.query_len - 1;
-    least = low <= 0 && high >= 0 ? 0 : std::min(std::abs(low), std::abs(high));
-    for (std::int64_t t = least; t <= std::max(std::abs(low), std::abs(high)); ++t) {
-      scale.push_back(transform.scale(h, t));
-      shift.push_back(transform.shift(h, t));
-    }
-  }
-};
-
 /// All the rows of one head under one set of options.
 class HeadTally {
  public:
   HeadTally(const AttentionShape& shape, const AttentionOptions& options, std::int64_t h)
-      : options_(options), h_(h), table_(shape, options, h), sequence_(sequence_of(shape, options)) {}
+      : options_(options),
+        h_(h),
+        row_(options, shape),
+        sequence_{shape.query_len, shape.kv_len, options.query_offset.value_or(shape.kv_len - shape.query_len)} {}
 
-  void add_row(std::int64_t i, std::span<const double> scores, Moments* moments) {
-    logits_.assign(scores.size(), 0);
-    visible_.clear();
-    for (std::size_t j = 0; j < scores.size(); ++j) {
-      if (reference::visible(sequence_, options_, i, static_cast<std::int64_t>(j))) visible_.push_back(j);
-    }
-    if (visible_.empty()) return;
-    const double factor = table_.transform.row_factor(h_, static_cast<std::int64_t>(visible_.size()));
-    double max = -std::numeric_limits<double>::infinity();
-    bool finite = true;
-    for (const std::size_t j : visible_) {
-      const auto k = static_cast<std::size_t>(distance(i, j) - table_.least);
-      logits_[j] = is_sink(j) ? scores[j] : reference::logit(factor * table_.scale[k], scores[j], table_.shift[k]);
-      finite = finite && !std::isnan(logits_[j]);
-      max = std::max(max, logits_[j]);
-    }
-    if (!finite || !std::isfinite(max)) return tally.skip_row();
-    add_weights(i, max);
-    if (moments != nullptr) {
-      counted_.clear();
-      for (const std::size_t j : visible_) {
-        if (!is_sink(j)) counted_.push_back(scores[j]);
-      }
-      moments->add(counted_);
-    }
+  void add_row(std::int64_t i, std::span<const double> scores, Moments& moments) {
+    const dispatch::KeyRange keys = dispatch::visible_keys(sequence_, options_, i);
+    if (keys.size() == 0) return;
+    const std::int64_t position = sequence_.query_offset + i;
+    const auto seen = scores.subspan(static_cast<std::size_t>(keys.first), static_cast<std::size_t>(keys.size()));
+    logits_.assign(seen.begin(), seen.end());
+    row_.transform(h_, position, keys, logits_);
+    const RowSummary summary = dispatch::summarize(position, keys, options_.n_sink, logits_);
+    if (!std::isfinite(summary.lse)) return tally.skip_row();
+    const dispatch::KeyRange counted{std::max(keys.first, options_.n_sink), keys.last};
+    tally.add_row(summary, position, counted);
+    if (counted.size() > 0) moments.add(seen.last(static_cast<std::size_t>(counted.size())));
   }
 
   Tally tally;
 
  private:
-  static reference::Sequence sequence_of(const AttentionShape& shape, const AttentionOptions& options) {
-    return reference::sequence(shape, options, AttentionTensors{}, 0);
-  }
-  std::int64_t distance(std::int64_t i, std::size_t j) const {
-    return std::abs(sequence_.query_offset + i - static_cast<std::int64_t>(j));
-  }
-  bool is_sink(std::size_t j) const { return static_cast<std::int64_t>(j) < options_.n_sink; }
-
-  void add_weights(std::int64_t i, double max) {
-    std::vector<Range> ranges(kDecades);
-    Range sinks;
-    for (const std::size_t j : visible_) {
-      const double l = logits_[j] - max;
-      const double w = std::exp(l);
-      if (is_sink(j)) {
-        sinks.add(w, l);
-        continue;
-      }
-      const std::int64_t t = distance(i, j);
-      const std::size_t k = decade_of(t);
-      ranges[k].add(w, l);
-      tally.count(k, t);
-    }
-    tally.add_row(ranges, sinks);
-  }
-
   const AttentionOptions& options_;
   std::int64_t h_;
-  HeadTable table_;
-  reference::Sequence sequence_;
-  std::vector<double> logits_, counted_;
-  std::vector<std::size_t> visible_;
+  dispatch::LogitRow row_;
+  SequenceBounds sequence_;
+  std::vector<double> logits_;
 };
 
 }  // namespace
@@ -205,7 +122,7 @@ std::vector<DecadeTable> attention_by_decade(const LogitRows& rows, const Attent
     for (std::int64_t b = 0; b < shape.batch; ++b) {
       for (std::int64_t i = first_query; i < shape.query_len; ++i) {
         rows.read(b, head, i, scores);
-        for (std::size_t k = 0; k < each.size(); ++k) each[k].add_row(i, scores, &moments[k][h]);
+        for (std::size_t k = 0; k < each.size(); ++k) each[k].add_row(i, scores, moments[k][h]);
       }
     }
     for (std::size_t k = 0; k < each.size(); ++k) tallies[k][h] = each[k].tally;

@@ -29,14 +29,15 @@ float largest(const float* from, std::int64_t n, float largest) {
   return result;
 }
 
-/// The integers nearest to from / scale, ties to even; 0 where the scale is 0 or NaN.
+/// The integers nearest to from / scale, by the reciprocal, whose rounding moves a tie at most; 0 where the scale is 0 or
+/// NaN.
 void quantise(const float* from, float scale, std::int8_t* to, std::int64_t n) {
   typedef std::int8_t Int8Vector __attribute__((vector_size(kLanes)));
-  const Batch divisor(scale);
   const bool zero = !(scale > 0.0F);
+  const Batch reciprocal(zero ? 0.0F : 1.0F / scale);
   const Batch magic(0x1.8p23F);  // adding it rounds to an integer, which its low bits then hold
   const auto convert = [&](const Batch& x) SIATTN_ALWAYS {
-    const Batch rounded = (zero ? Batch(0.0F) : x / divisor) + magic;
+    const Batch rounded = (zero ? Batch(0.0F) : x * reciprocal) + magic;
     const Int32Vector integers = (Int32Vector)bits(rounded) - (Int32Vector)bits(magic);
     return __builtin_convertvector(integers, Int8Vector);
   };

@@ -9,6 +9,7 @@
 #include "cpu/kernels/element.hpp"
 #include "cpu/kernels/logits.hpp"
 #include "cpu/kernels/pack.hpp"
+#include "cpu/kernels/products.hpp"
 #include "cpu/kernels/simd.hpp"
 
 namespace siattn::cpu {
@@ -39,23 +40,30 @@ SIATTN_INLINE void stream_dots(const Tile& tile, int r, const KvRows& source, st
   SIATTN_UNROLL
   for (int i = 0; i < kLanes; ++i) dots[i] = Batch(0.0F);
   // The first group of rows asks for the keys of later steps.
-  std::int64_t d = 0;
-  const auto step = [&](auto read) SIATTN_ALWAYS {
-    Batch x[keys];
-    SIATTN_UNROLL
-    for (int j = 0; j < keys; ++j) {
-      if (r == 0) prefetch_line<typename T::Storage>(source.row[index[j] + source.ahead], d);
-      x[j] = scaled<T>(read(k[j] + d), source, index[j]);
-    }
-    SIATTN_UNROLL
-    for (int i = 0; i < rows; ++i) {
-      const Batch q = load(query + i * width + d);
+  Fetcher fetcher({source.row + key + source.ahead, static_cast<std::int32_t>(n),
+                   static_cast<std::int32_t>(tile.head_dim * static_cast<std::int64_t>(sizeof(typename T::Storage)))},
+                  static_cast<std::int32_t>((tile.head_dim + kLanes - 1) / kLanes * (keys / (keys < 4 ? keys : 4))));
+  constexpr int together = keys < 4 ? keys : 4;
+  SIATTN_UNROLL
+  for (int first = 0; first < keys; first += together) {
+    std::int64_t d = 0;
+    const auto step = [&](auto read) SIATTN_ALWAYS {
+      if (r == 0) fetcher.step();
+      Batch x[together];
       SIATTN_UNROLL
-      for (int j = 0; j < keys; ++j) dots[i * keys + j] = madd(q, x[j], dots[i * keys + j]);
-    }
-  };
-  for (; d + kLanes <= tile.head_dim; d += kLanes) step([](const auto* from) SIATTN_ALWAYS { return T::read(from); });
-  if (d < tile.head_dim) step([&](const auto* from) SIATTN_ALWAYS { return read_some<T>(from, tile.head_dim - d); });
+      for (int j = 0; j < together; ++j) x[j] = scaled<T>(read(k[first + j] + d), source, index[first + j]);
+      SIATTN_UNROLL
+      for (int i = 0; i < rows; ++i) {
+        const Batch q = load(query + i * width + d);
+        SIATTN_UNROLL
+        for (int j = 0; j < together; ++j) {
+          dots[i * keys + first + j] = madd(q, x[j], dots[i * keys + first + j]);
+        }
+      }
+    };
+    for (; d + kLanes <= tile.head_dim; d += kLanes) step([](const auto* from) SIATTN_ALWAYS { return T::read(from); });
+    if (d < tile.head_dim) step([&](const auto* from) SIATTN_ALWAYS { return read_some<T>(from, tile.head_dim - d); });
+  }
 
   alignas(64) float sums[kLanes];
   reduce_each(dots, Add{}).store_aligned(sums);

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include <siattn/export.h>
 #include <siattn/logit_transform.hpp>
 #include <siattn/status.hpp>
 #include <siattn/tensor_view.hpp>
@@ -68,7 +69,7 @@
 /// No global state. Floating-point control words, OpenMP settings and the allocator are left as found. run() allocates
 ///   nothing; a plan may be used from several threads at once, inside a parallel region of the caller's, and after a
 ///   fork (where each run starts a thread, since OpenMP's own do not survive it).
-namespace siattn {
+namespace siattn SIATTN_EXPORT {
 
 enum class Mask : std::uint8_t { causal, bidirectional };
 

@@ -12,10 +12,11 @@
 #include <vector>
 
 #include <siattn/attention.hpp>
+#include <siattn/export.h>
 
 /// What a backend is given and what it owes. Data flows: attention.hpp -> dispatch/ (validates, builds the tables) ->
 /// a backend. A backend may rely on everything that dispatch has validated.
-namespace siattn {
+namespace siattn SIATTN_EXPORT {
 
 /// The base in which a backend wants its logits. In base two the tables carry a factor log2(e) and the backend
 /// computes weights with exp2; lse is owed in natural log either way.

@@ -6,12 +6,13 @@
 #include <span>
 
 #include <siattn/attention.hpp>
+#include <siattn/export.h>
 #include <siattn/position_encoding.hpp>
 
 /// Keys and values of the tokens so far, for a server that holds many sequences: in memory that the caller owns, who
 /// also decides which page belongs to whom. The library writes new tokens with append() and reads the cache where
 /// attention runs; nothing is copied in between.
-namespace siattn {
+namespace siattn SIATTN_EXPORT {
 
 /// A cache of one layer.
 ///

@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include <siattn/export.h>
+
 /// The methods the library knows, each an affine map of the scaled score S = softmax_scale * <q, k>:
 ///
 ///     L = r a_t S + m_t          natural-log units; t = query position - key position (|t| when bidirectional)
@@ -15,7 +17,7 @@
 /// Calibration puts (S - mean) / standard_deviation in place of S, which is such a map again.
 /// A transform is compiled once, when an attention problem is planned, into plain tables of a, m and r
 /// (see backend.hpp): kernels never see these types.
-namespace siattn {
+namespace siattn SIATTN_EXPORT {
 
 /// One value for all query heads, or one for each.
 struct PerHead {

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include <siattn/export.h>
 #include <siattn/status.hpp>
 #include <siattn/tensor_view.hpp>
 
@@ -22,7 +23,7 @@
 ///
 /// Scale-invariant attention is used on top of any of them: the paper's own method is that transform with
 /// HalfTruncatedRope ("scale-invariant p-RoPE").
-namespace siattn {
+namespace siattn SIATTN_EXPORT {
 
 /// Which two dimensions make pair f, among the first 2n, n the number of pairs.
 enum class PairLayout : std::uint8_t {

@@ -2,7 +2,9 @@
 #ifndef SIATTN_VERSION_HPP
 #define SIATTN_VERSION_HPP
 
-namespace siattn {
+#include <siattn/export.h>
+
+namespace siattn SIATTN_EXPORT {
 
 /// Semantic version of the library, "MAJOR.MINOR.PATCH".
 const char* version() noexcept;

@@ -12,19 +12,25 @@ LOGIT_ROWS = 256  # 256 rows of a 49152-token vocabulary are 50 MB
 CONTINUATION = 48
 
 
-def perplexity(model, numbers, attention=causal_attention):
-    """exp of the mean negative log-likelihood of every token but the first."""
+def token_losses(model, numbers, attention=causal_attention):
+    """The negative log-likelihood, nats, of every token but the first:
+    entry i is that of token i + 1 after i + 1 tokens of context."""
     hidden = model.forward(numbers, attention)
     following = np.asarray(numbers[1:])
-    loss = 0.0
+    losses = np.empty(len(following))
     for start in range(0, len(following), LOGIT_ROWS):
         rows = slice(start, min(start + LOGIT_ROWS, len(following)))
         logits = model.logits(hidden[rows]).astype(np.float64)
         top = logits.max(axis=-1)
         log_total = top + np.log(np.exp(logits - top[:, None]).sum(axis=-1))
         chosen = logits[np.arange(len(logits)), following[rows]]
-        loss += float((log_total - chosen).sum())
-    return float(np.exp(loss / len(following)))
+        losses[rows] = log_total - chosen
+    return losses
+
+
+def perplexity(model, numbers, attention=causal_attention):
+    """exp of the mean negative log-likelihood of every token but the first."""
+    return float(np.exp(token_losses(model, numbers, attention).mean()))
 
 
 def stepwise_logits(model, prompt, continuation):

@@ -17,8 +17,6 @@ and every dot product after it, is the same in both layouts.
 from dataclasses import dataclass
 
 import numpy as np
-from gguf import GGUFReader
-from gguf.quants import dequantize
 
 from tokenizer import Tokenizer
 
@@ -224,6 +222,10 @@ def weight_names(layers):
 def load(path):
     """The model and tokenizer of a GGUF file. Raises ValueError for a file
     that is not such a model."""
+    # Here, so that a model whose weights come from elsewhere needs no gguf.
+    from gguf import GGUFReader
+    from gguf.quants import dequantize
+
     reader = GGUFReader(path)
 
     def field(name):
