@@ -248,13 +248,21 @@ void compute_whole(const Run& run, const Item& item, const State& total, const S
   write_rows(run, item, total);
 }
 
-/// The items of one slice: those whose middle, counted in keys over all items, falls into it. In each of its threads'
-/// memory a caller of slices has two states.
-void decode_slice(const Run& run, const Cut& c, const Memory& memory) noexcept {
+/// What a slice works with: two states and one scratch.
+Cut cut_for_slice(Cut c) noexcept {
+  c.slots = 2;
+  c.threads = 1;
+  return c;
+}
+
+/// The items of one slice: those whose middle, counted in keys over all items, falls into it.
+void decode_slice(const Run& run, const Cut& c) noexcept {
   const int count = std::min(run.slice->count, c.threads);
   const int mine = run.slice->index;
   if (mine >= count) return;
-  Scratch scratch = memory.scratch(mine);
+  const Cut own = cut_for_slice(c);
+  const Memory memory(run.workspace, run.kernels, run.problem, own);
+  Scratch scratch = memory.scratch(0);
   const auto keys = [&](std::int64_t index) {
     const Item item = item_at(run, index);
     return item.rows > 0 ? item.bounds.kv_len + 1 : 0;
@@ -267,7 +275,7 @@ void decode_slice(const Run& run, const Cut& c, const Memory& memory) noexcept {
     const double middle = static_cast<double>(before) + 0.5 * static_cast<double>(here);
     before += here;
     if (here == 0 || static_cast<int>(middle * count / static_cast<double>(all)) != mine) continue;
-    compute_whole(run, item_at(run, index), memory.slot(2 * mine), memory.slot(2 * mine + 1), scratch);
+    compute_whole(run, item_at(run, index), memory.slot(0), memory.slot(1), scratch);
   }
 }
 
@@ -278,10 +286,17 @@ std::int64_t decode_workspace_bytes(const Kernels& kernels, const PreparedAttent
   return Memory(nullptr, kernels, problem, c).bytes();
 }
 
+std::int64_t decode_slice_bytes(const Kernels& kernels, const PreparedAttention& problem) noexcept {
+  const Cut c = cut_for_slice(most(problem));
+  return Memory(nullptr, kernels, problem, c).bytes();
+}
+
+int decode_slices(const PreparedAttention& problem) noexcept { return most(problem).threads; }
+
 void decode(const Run& run) noexcept {
   const Cut c = cut_of(run);
+  if (run.slice != nullptr) return decode_slice(run, c);
   const Memory memory(run.workspace, run.kernels, run.problem, c);
-  if (run.slice != nullptr) return decode_slice(run, c, memory);
   const std::int64_t units = c.items * c.splits;
 #pragma omp parallel num_threads(c.threads)
   {
