@@ -52,6 +52,7 @@ class GpuBackend : public ::testing::Test {
 
 TEST_F(GpuBackend, SaysWhyItIsNotAvailable) {
   EXPECT_TRUE(backend.available());
+  EXPECT_NE(backend.description().find("emulated device (compute capability 8.0)"), std::string_view::npos);
   const auto expect_refused = [this](const char* part) {
     const Status status = backend.available();
     EXPECT_EQ(status.code(), StatusCode::unavailable) << part;
