@@ -19,13 +19,15 @@ namespace {
 constexpr std::int64_t kDim = 128;
 constexpr std::int64_t kHeads = 8;
 
-AttentionProblem decode(std::int64_t sequences, std::int64_t kv_len, DType dtype, std::int64_t query_heads = kHeads) {
-  AttentionProblem problem = prefill(dtype, kDim, 1, kv_len, query_heads, kHeads);
+AttentionProblem decode(std::int64_t sequences, std::int64_t kv_len, DType dtype, std::int64_t query_heads = kHeads,
+                        std::int64_t kv_heads = kHeads) {
+  AttentionProblem problem = prefill(dtype, kDim, 1, kv_len, query_heads, kv_heads);
   problem.shape.batch = sequences;
   return problem;
 }
 
-/// Decoding over pages in random order, against the same keys one behind the other.
+/// Decoding over pages in random order, against the same keys one behind the other; both in huge pages of memory, as a
+/// server keeps its cache, since in small ones what a page costs is the walk through the tables of virtual memory.
 void add_pages(Suite& suite, const std::string& backend) {
   struct Type {
     const char* name;
@@ -40,23 +42,34 @@ void add_pages(Suite& suite, const std::string& backend) {
     for (const std::int64_t page_size : {16, 64}) {
       WorkloadSpec plain{type.name, decode(8, type.kv_len, type.dtype), backend, 1};
       plain.problem.kv_dtype = type.kv_dtype;
+      plain.huge_pages = true;
       WorkloadSpec paged = plain;
       paged.page_size = page_size;
       suite.times_by_bytes(fmt::format("pages of {} against none, {}", page_size, type.name), paged, plain, 0.95, 0.99);
     }
   }
-  WorkloadSpec plain{"f32", decode(8, 8192, DType::float32, 4 * kHeads), backend, 1};
-  WorkloadSpec paged = plain;
-  paged.page_size = 16;
-  suite.times_by_bytes("pages of 16 against none, f32, 4 heads on one", paged, plain, 0.95, 0.99);
+  for (const bool huge : {true, false}) {
+    for (const std::int64_t group : {1, 4}) {
+      if (huge && group == 1) continue;  // above
+      WorkloadSpec plain{"f32", decode(8, 8192, DType::float32, group * kHeads), backend, 1};
+      plain.huge_pages = huge;
+      WorkloadSpec paged = plain;
+      paged.page_size = 16;
+      suite.times_by_bytes(fmt::format("pages of 16 against none, f32{}{}", group > 1 ? ", 4 heads on one" : "",
+                                       huge ? "" : ", in 4 KiB of memory"),
+                           paged, plain, 0.95, 0.99);
+    }
+  }
 }
 
-/// 64 sequences of 16 to 4096 keys, each length as likely as its half, in no order.
+/// 64 sequences of 16 to 4096 keys, each length as likely as its half, in no order; heads enough for three quarters of a
+/// gigabyte, which no cache holds.
 void add_ragged(Suite& suite, const std::string& backend) {
   for (const int threads : {1, 2}) {
     for (const DType dtype : {DType::float32, DType::float16}) {
       for (const std::int64_t page_size : {0, 16}) {
-        WorkloadSpec spec{"ragged", decode(64, 4096, dtype), backend, threads};
+        const std::int64_t heads = dtype == DType::float32 ? 16 : 32;
+        WorkloadSpec spec{"ragged", decode(64, 4096, dtype, heads, heads), backend, threads};
         const verify::Random random(1, 1);
         for (std::uint64_t b = 0; b < 64; ++b) {
           spec.kv_lengths.push_back(std::lround(16 * std::exp2(8 * random.uniform(b))));

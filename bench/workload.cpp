@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/workload.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -15,6 +17,7 @@ namespace siattn::bench {
 namespace {
 
 constexpr std::size_t kAlignment = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 TensorView view_at(const std::byte* data, DType dtype, const Shape4& shape, bool heads_inside) {
   Shape4 strides = dense_strides(shape);
@@ -123,9 +126,12 @@ Result<std::unique_ptr<Workload>> Workload::create(const WorkloadSpec& spec) {
   const std::size_t out_at = take(bytes_of(out, dtype));
   const std::size_t lse_at = take(bytes_of(lse, DType::float32));
   const std::size_t workspace_at = take(workload->plan_.workspace_bytes());
-  workload->memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(bytes, kAlignment))));
+  const std::size_t unit = spec.huge_pages ? kHugePage : kAlignment;
+  const std::size_t all = (std::max(bytes, unit) + unit - 1) / unit * unit;
+  workload->memory_.reset(static_cast<std::byte*>(std::aligned_alloc(unit, all)));
   std::byte* const memory = workload->memory_.get();
   if (memory == nullptr) return Status(StatusCode::out_of_memory, "out of memory");
+  if (spec.huge_pages) ::madvise(memory, all, MADV_HUGEPAGE);
   fill_gaussian(memory + key_at, bytes_of(key, kv_dtype), kv_dtype, 2);
   fill_gaussian(memory + value_at, bytes_of(value, kv_dtype), kv_dtype, 3);
   std::fill_n(reinterpret_cast<float*>(memory + key_scale_at), 2 * round_up(scale_bytes) / sizeof(float), 1.0F / 32);

@@ -24,6 +24,7 @@ struct WorkloadSpec {
   const Backend* on = nullptr;  ///< in place of `backend`: one that is in no list
   std::vector<std::int64_t> kv_lengths = {};  ///< of each sequence, behind each other; empty: all kv_len
   std::int64_t page_size = 0;   ///< above 0: keys in pages, in random order
+  bool huge_pages = false;      ///< memory in pages of 2 MiB, where the system gives them
 };
 
 /// Tensors with Gaussian entries, the plan, its workspace. Memory is aligned to 64 bytes. For a backend on a device the

@@ -26,20 +26,27 @@ void by_runs(const RowOffsets& rows, std::int64_t first, std::int64_t count, Run
   }
 }
 
-/// Addresses of rows first .. first + count of K or V of one (sequence, kv head), which has `end` of them. Those past
-/// the end are for prefetching only: whatever lies behind a dense tensor, the last row again where there are pages.
-inline void find_rows(const TensorView& x, const RowOffsets& rows, std::int64_t first, std::int64_t count,
-                      std::int64_t end, const void** to) noexcept {
+/// The keys of one (sequence, kv head) from `first` on, of `end` in all.
+struct Keys {
+  std::int64_t b;
+  std::int64_t kv_head;
+  std::int64_t first;
+  std::int64_t end;
+};
+
+/// Addresses of `count` rows of K or V from keys.first on, or of as many as there are: their number.
+inline std::int64_t find_rows(const AttentionTensors& tensors, const TensorView& x, const Keys& keys,
+                              std::int64_t count, const void** to) noexcept {
+  const RowOffsets rows = kv_rows(tensors, x, keys.b, keys.kv_head);
   const auto data = reinterpret_cast<std::uintptr_t>(x.data);
   const auto size = static_cast<std::int64_t>(size_of(x.dtype));
   const auto step = static_cast<std::uintptr_t>(rows.stride * size);
-  const std::int64_t exist = rows.pages == nullptr ? count : std::min(count, end - first);
-  by_runs(rows, first, exist, [&](std::int64_t offset, std::int64_t from, std::int64_t until) {
-    // As integers: an address that is only asked for may lie outside every object.
+  const std::int64_t exist = std::clamp<std::int64_t>(keys.end - keys.first, 0, count);
+  by_runs(rows, keys.first, exist, [&](std::int64_t offset, std::int64_t from, std::int64_t until) {
     std::uintptr_t at = data + static_cast<std::uintptr_t>(offset * size);
     for (std::int64_t i = from; i < until; ++i, at += step) to[i] = reinterpret_cast<const void*>(at);
   });
-  if (exist < count) std::fill(to + std::max<std::int64_t>(exist, 0), to + count, exist > 0 ? to[exist - 1] : nullptr);
+  return exist;
 }
 
 /// The rows of K and V of a chunk, as the kernels take them.
@@ -54,13 +61,18 @@ class Chunk {
     return chunk;
   }
 
-  /// Keys first .. first + keys of (b, kv_head), of `end` in all; and `ahead` more to ask for, or, if negative, as many
-  /// as a stream of memory should be ahead.
-  void find(const Run& run, std::int64_t b, std::int64_t kv_head, std::int64_t first, std::int64_t keys,
-            std::int64_t end, std::int64_t ahead = -1) noexcept {
+  /// The first `count` of these keys, and `ahead` more to ask for.
+  void find(const Run& run, const Keys& keys, std::int64_t count, std::int64_t ahead) noexcept {
     const AttentionTensors& t = run.tensors;
-    find(run, key_, t.key, t.key_scale, b, kv_head, first, keys, end, ahead);
-    find(run, value_, t.value, t.value_scale, b, kv_head, first, keys, end, ahead);
+    find(run, key_, t.key, t.key_scale, keys, count, ahead, keys);
+    find(run, value_, t.value, t.value_scale, keys, count, ahead, keys);
+  }
+  /// The same where memory is read once, in a stream: as many more as hide its latency, and behind the last those that
+  /// this thread will read next.
+  void find(const Run& run, const Keys& keys, std::int64_t count, const Keys& next) noexcept {
+    const AttentionTensors& t = run.tensors;
+    find(run, key_, t.key, t.key_scale, keys, count, reach(t.key), next);
+    find(run, value_, t.value, t.value_scale, keys, count, reach(t.value), next);
   }
 
   KvRows key() const noexcept { return {key_.row, key_.scale, key_.ahead}; }
@@ -79,14 +91,16 @@ class Chunk {
     return std::clamp<std::int64_t>(bytes / (x.shape[3] * static_cast<std::int64_t>(size_of(x.dtype))), 1, kMaxAhead);
   }
 
-  static void find(const Run& run, Side& side, const TensorView& x, const TensorView& scale, std::int64_t b,
-                   std::int64_t kv_head, std::int64_t first, std::int64_t keys, std::int64_t end,
-                   std::int64_t ahead) noexcept {
-    side.ahead = static_cast<std::int32_t>(ahead < 0 ? reach(x) : ahead);
-    find_rows(x, kv_rows(run.tensors, x, b, kv_head), first, keys + side.ahead, end, side.row);
+  static void find(const Run& run, Side& side, const TensorView& x, const TensorView& scale, const Keys& keys,
+                   std::int64_t count, std::int64_t ahead, const Keys& next) noexcept {
+    side.ahead = static_cast<std::int32_t>(ahead);
+    const std::int64_t all = count + ahead;
+    std::int64_t found = find_rows(run.tensors, x, keys, all, side.row);
+    if (found < all) found += find_rows(run.tensors, x, next, all - found, side.row + found);
+    std::fill(side.row + found, side.row + all, side.row[found - 1]);
     if (run.kv_element != kInt8) return;
-    const RowOffsets scales = kv_rows(run.tensors, scale, b, kv_head);
-    by_runs(scales, first, keys, [&](std::int64_t offset, std::int64_t from, std::int64_t until) {
+    const RowOffsets scales = kv_rows(run.tensors, scale, keys.b, keys.kv_head);
+    by_runs(scales, keys.first, count, [&](std::int64_t offset, std::int64_t from, std::int64_t until) {
       const float* at = static_cast<const float*>(scale.data) + offset;
       for (std::int64_t j = from; j < until; ++j, at += scales.stride) side.scale[j] = *at;
     });

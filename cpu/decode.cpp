@@ -150,8 +150,9 @@ void clear(const State& state, const Kernels& kernels, std::int64_t rows) noexce
   std::fill_n(state.out, rows * state.out_stride, 0.0F);
 }
 
-/// The attention state of an item over the keys of one split.
-void compute(const Run& run, const Item& item, std::int64_t split, const State& state, Scratch& mine) noexcept {
+/// The attention state of an item over the keys of one split; `next` will be read after them.
+void compute(const Run& run, const Item& item, std::int64_t split, const Keys& next, const State& state,
+             Scratch& mine) noexcept {
   const Kernels& kernels = run.kernels;
   const AttentionShape& shape = run.problem.shape;
   clear(state, kernels, item.rows);
@@ -186,7 +187,7 @@ void compute(const Run& run, const Item& item, std::int64_t split, const State& 
     const std::int64_t keys = std::min(kChunk, end - chunk);
     if (!set_rows(tile, mine.row, mine.query_row, item.rows, chunk, keys)) continue;
     tile.sinks = sinks_in_chunk(run.problem.options, chunk, keys);
-    mine.keys.find(run, item.b, item.kv_head, chunk, keys, item.bounds.kv_len);
+    mine.keys.find(run, {item.b, item.kv_head, chunk, item.bounds.kv_len}, keys, next);
     kernels.stream_scores[run.kv_element](tile, mine.keys.key());
     kernels.softmax(tile);
     kernels.stream_weigh[run.kv_element](tile, mine.keys.value());
@@ -229,23 +230,39 @@ void merge(const Run& run, const Cut& c, const Memory& memory, const Wave& wave,
   }
 }
 
+/// Where a thread will probably go on, the others being as fast: none behind the last unit.
+Keys keys_of_unit(const Run& run, const Cut& c, std::int64_t unit) noexcept {
+  if (unit >= c.items * c.splits) return {0, 0, 0, 0};
+  const Item item = item_at(run, unit / c.splits);
+  return {item.b, item.kv_head, unit % c.splits * kSplit, item.rows > 0 ? item.bounds.kv_len : 0};
+}
+
 /// All splits of an item, one after the other.
 void compute_whole(const Run& run, const Item& item, const State& total, const State& next, Scratch& mine) noexcept {
-  compute(run, item, 0, total, mine);
+  const Keys none{item.b, item.kv_head, 0, 0};
+  compute(run, item, 0, none, total, mine);
   for (std::int64_t split = 1; split < item.splits; ++split) {
-    compute(run, item, split, next, mine);
+    compute(run, item, split, none, next, mine);
     run.kernels.merge(total, next, item.rows);
   }
   write_rows(run, item, total);
 }
 
-/// The items of one slice: those whose middle, counted in keys over all items, falls into it. In each of its threads'
-/// memory a caller of slices has two states.
-void decode_slice(const Run& run, const Cut& c, const Memory& memory) noexcept {
+/// What a slice works with: two states and one scratch.
+Cut cut_for_slice(Cut c) noexcept {
+  c.slots = 2;
+  c.threads = 1;
+  return c;
+}
+
+/// The items of one slice: those whose middle, counted in keys over all items, falls into it.
+void decode_slice(const Run& run, const Cut& c) noexcept {
   const int count = std::min(run.slice->count, c.threads);
   const int mine = run.slice->index;
   if (mine >= count) return;
-  Scratch scratch = memory.scratch(mine);
+  const Cut own = cut_for_slice(c);
+  const Memory memory(run.workspace, run.kernels, run.problem, own);
+  Scratch scratch = memory.scratch(0);
   const auto keys = [&](std::int64_t index) {
     const Item item = item_at(run, index);
     return item.rows > 0 ? item.bounds.kv_len + 1 : 0;
@@ -258,7 +275,7 @@ void decode_slice(const Run& run, const Cut& c, const Memory& memory) noexcept {
     const double middle = static_cast<double>(before) + 0.5 * static_cast<double>(here);
     before += here;
     if (here == 0 || static_cast<int>(middle * count / static_cast<double>(all)) != mine) continue;
-    compute_whole(run, item_at(run, index), memory.slot(2 * mine), memory.slot(2 * mine + 1), scratch);
+    compute_whole(run, item_at(run, index), memory.slot(0), memory.slot(1), scratch);
   }
 }
 
@@ -269,10 +286,17 @@ std::int64_t decode_workspace_bytes(const Kernels& kernels, const PreparedAttent
   return Memory(nullptr, kernels, problem, c).bytes();
 }
 
+std::int64_t decode_slice_bytes(const Kernels& kernels, const PreparedAttention& problem) noexcept {
+  const Cut c = cut_for_slice(most(problem));
+  return Memory(nullptr, kernels, problem, c).bytes();
+}
+
+int decode_slices(const PreparedAttention& problem) noexcept { return most(problem).threads; }
+
 void decode(const Run& run) noexcept {
   const Cut c = cut_of(run);
+  if (run.slice != nullptr) return decode_slice(run, c);
   const Memory memory(run.workspace, run.kernels, run.problem, c);
-  if (run.slice != nullptr) return decode_slice(run, c, memory);
   const std::int64_t units = c.items * c.splits;
 #pragma omp parallel num_threads(c.threads)
   {
@@ -284,7 +308,8 @@ void decode(const Run& run) noexcept {
       for (std::int64_t unit = wave.begin; unit < wave.end; ++unit) {
         const Item item = item_at(run, unit / c.splits);
         const std::int64_t split = unit % c.splits;
-        if (item.rows > 0 && split < item.splits) compute(run, item, split, memory.slot(unit - wave.begin), mine);
+        if (item.rows == 0 || split >= item.splits) continue;
+        compute(run, item, split, keys_of_unit(run, c, unit + c.threads), memory.slot(unit - wave.begin), mine);
       }
 #pragma omp for schedule(static)
       for (std::int64_t index = wave.first_item(c); index <= wave.last_item(c); ++index) {

@@ -10,6 +10,10 @@ namespace siattn::cpu {
 /// are split so that several threads share even a single head.
 std::int64_t decode_workspace_bytes(const Kernels& kernels, const PreparedAttention& problem) noexcept;
 
+/// The same for one slice of a run; and the most slices that have something to do.
+std::int64_t decode_slice_bytes(const Kernels& kernels, const PreparedAttention& problem) noexcept;
+int decode_slices(const PreparedAttention& problem) noexcept;
+
 /// Computes the rows of every sequence that streams (sequence.hpp).
 void decode(const Run& run) noexcept;
 

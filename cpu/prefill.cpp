@@ -262,7 +262,7 @@ bool compute(const Run& run, ThreadProducts* products, const Cut& c, const Item&
   for (std::int64_t chunk = first / c.chunk * c.chunk; chunk < last; chunk += c.chunk) {
     const std::int64_t keys = std::min(c.chunk, last - chunk);
     const std::int64_t next = std::min(c.chunk, last - chunk - keys);
-    slab.keys.find(run, item.b, item.kv_head, chunk, keys, s.kv_len, next);
+    slab.keys.find(run, {item.b, item.kv_head, chunk, s.kv_len}, keys, next);
     const KvRows key = slab.keys.key();
     const KvRows value = slab.keys.value();
     if (products != nullptr) {
@@ -291,6 +291,17 @@ std::int64_t prefill_workspace_bytes(const Kernels& kernels, const Products* pro
   return layout.bytes() * c.threads;
 }
 
+std::int64_t prefill_slice_bytes(const Kernels& kernels, const Products* products,
+                                 const PreparedAttention& problem) noexcept {
+  Layout layout;
+  slab(layout, kernels, products, problem.shape, cut(kernels, problem, most_queries(problem.shape)));
+  return layout.bytes();
+}
+
+int prefill_slices(const Kernels& kernels, const PreparedAttention& problem) noexcept {
+  return cut(kernels, problem, most_queries(problem.shape)).threads;
+}
+
 bool prefill(const Run& run) noexcept {
   const Cut c = cut_of(run);
   Layout one;
@@ -316,7 +327,7 @@ bool prefill(const Run& run) noexcept {
     if (run.slice->index >= count) return true;
     // A region of one thread, since products change its OpenMP settings.
 #pragma omp parallel num_threads(1)
-    work(run.slice->index, [&](auto compute_item) {
+    work(0, [&](auto compute_item) {
       for (std::int64_t index = run.slice->index; index < c.items; index += count) compute_item(index);
     });
     return good;

@@ -10,6 +10,11 @@ namespace siattn::cpu {
 std::int64_t prefill_workspace_bytes(const Kernels& kernels, const Products* products,
                                      const PreparedAttention& problem) noexcept;
 
+/// The same for one slice of a run; and the most slices that have something to do.
+std::int64_t prefill_slice_bytes(const Kernels& kernels, const Products* products,
+                                 const PreparedAttention& problem) noexcept;
+int prefill_slices(const Kernels& kernels, const PreparedAttention& problem) noexcept;
+
 /// Computes the rows of every sequence that does not stream (sequence.hpp). False: the products reported an error.
 bool prefill(const Run& run) noexcept;
 

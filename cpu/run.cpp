@@ -13,7 +13,7 @@ namespace siattn::cpu {
 namespace {
 
 constexpr std::int64_t kMaxDim = 512;
-constexpr std::size_t kAlignment = 64;
+constexpr std::int64_t kAlignment = 64;
 
 /// Rows of no sequence, past the query length of one or behind the last of a ragged batch: rows that see no key.
 void write_unused_rows(const Run& run) noexcept {
@@ -33,6 +33,12 @@ void write_unused_rows(const Run& run) noexcept {
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     write(b, sequence_bounds(run.problem, run.tensors, b).query_len, shape.query_len);
   }
+}
+
+/// Memory of one slice of a run, which waits for no other: what one does with it must not be where another is.
+std::int64_t slice_bytes(const Kernels& kernels, const Products* products, const PreparedAttention& problem) noexcept {
+  return round_up(std::max(prefill_slice_bytes(kernels, products, problem), decode_slice_bytes(kernels, problem)),
+                  kAlignment);
 }
 
 }  // namespace
@@ -56,14 +62,17 @@ std::size_t workspace_bytes_on(const Kernels& kernels, const Products* products,
   // Sequences that stream and sequences that do not come one after the other and share the memory.
   const std::int64_t bytes =
       std::max(prefill_workspace_bytes(kernels, products, problem), decode_workspace_bytes(kernels, problem));
-  return static_cast<std::size_t>(bytes) + kAlignment - 1;
+  const std::int64_t slices = std::max(prefill_slices(kernels, problem), decode_slices(problem));
+  return static_cast<std::size_t>(std::max(bytes, slices * slice_bytes(kernels, products, problem))) + kAlignment - 1;
 }
 
 bool run_on(const Kernels& kernels, const Products* products, const PreparedAttention& problem,
             const AttentionTensors& tensors, std::span<std::byte> workspace, const Slice* slice) noexcept {
   void* start = workspace.data();
   std::size_t space = workspace.size();
-  auto* const aligned = static_cast<std::byte*>(std::align(kAlignment, 0, start, space));
+  auto* aligned = static_cast<std::byte*>(std::align(kAlignment, 0, start, space));
+  // A slice past the last that has anything to do does not touch the memory that it would have.
+  if (slice != nullptr) aligned += slice->index * slice_bytes(kernels, products, problem);
   const Run run{kernels, products,
                 problem, tensors,
                 element_of(problem.dtype), element_of(problem.kv_dtype),

@@ -29,8 +29,8 @@ struct ForwardSm90 {
 template <int kWidth>
 struct PrefillSm90Shape {
   static constexpr int kConsumers = 2;
-  static constexpr int kProducerRegisters = 64;
-  static constexpr int kConsumerRegisters = 224;
+  static constexpr int kProducerRegisters = 40;
+  static constexpr int kConsumerRegisters = 232;
   static constexpr int kThreads = 128 * (1 + kConsumers);
   static constexpr int kQueries = 64 * kConsumers;
   static constexpr int kKeys = 128;

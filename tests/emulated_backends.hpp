@@ -73,7 +73,7 @@ class InPlaceBackend final : public Backend {
   explicit InPlaceBackend(const Backend& inner) noexcept : inner_(inner) {}
 
   std::string_view name() const noexcept override { return "cuda-in-place"; }
-  std::string_view family() const noexcept override { return "cuda"; }
+  std::string_view family() const noexcept override { return "cuda-in-place"; }
   std::string_view description() const noexcept override { return "cuda, emulated, tensors in device memory"; }
   Status available() const override { return inner_.available(); }
   Status supports(const AttentionProblem& problem) const override { return inner_.supports(problem); }

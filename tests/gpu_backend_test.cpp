@@ -166,6 +166,38 @@ TEST_F(GpuBackend, TensorsOnTheDeviceStayThereAndNobodyWaits) {
   EXPECT_TRUE(agrees(backend, data));
 }
 
+/// Everything that a run enqueues is on the stream that it was given, and it waits for that one.
+TEST_F(GpuBackend, RunsOnTheStreamOfTheTensors) {
+  const AttentionProblem p = problem(DType::float32, 4, 1100, 8);  // with states and combine
+  ProblemData data = gaussian(p);
+  AttentionTensors tensors = data.tensors();
+  tensors.stream = emulator::make_stream();
+  RowsOnDevice rows;
+  for (const TensorView* input : {&tensors.query, &tensors.key, &tensors.value}) rows.add(*input, false);
+  for (const MutableTensorView* output : {&tensors.out, &tensors.lse}) rows.add(*output, true);
+  rows.map();
+  const auto plan = AttentionPlan::create_on(backend, p);
+  ASSERT_TRUE(plan);
+  const Bits before = bits_of(data);
+  ASSERT_TRUE(plan->run(tensors, {}));
+  const auto wait_for = [](void* stream) {
+    emulator::set_current_device(0);
+    EXPECT_EQ(emulator::load_emulated_driver()->synchronize(static_cast<gpu::CuStream>(stream)), gpu::kCuSuccess);
+    emulator::set_current_device(-1);
+  };
+  wait_for(nullptr);
+  wait_for(emulator::make_stream());
+  EXPECT_EQ(bits_of(data), before);
+  wait_for(tensors.stream);
+  EXPECT_TRUE(agrees(backend, data));
+
+  ProblemData in_host = gaussian(p);
+  tensors = in_host.tensors();
+  tensors.stream = emulator::make_stream();
+  ASSERT_TRUE(plan->run(tensors, {}));
+  EXPECT_TRUE(agrees(backend, in_host));
+}
+
 /// Each tensor for itself: the cache on the device, the rest in host memory.
 TEST_F(GpuBackend, SomeTensorsOnTheDevice) {
   const AttentionProblem p = problem(DType::float16, 3, 40);

@@ -21,7 +21,8 @@ An entry of tools/mutants/*.toml:
     new = '''what to put there'''
     # and where it is called for:
     times = 2                # old occurs so often; all are replaced
-    by = "verify"            # the command that must kill it, in place of conform: verify or independent
+    by = "verify"            # what must kill it, in place of conform: verify, independent or kernels (the tests of the
+                             # CUDA kernels in the emulator, then the conformance suite on them)
     on = ["cpu-sse2/f16"]    # backends and types that have this code [cpu-*]
     survives = ["*/bf16"]    # those of them that cannot see it, and the reason
     because = "..."
@@ -47,7 +48,9 @@ from typing import Dict, List, Optional, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = Path(__file__).resolve().parent / "mutants"
-COMMANDS = ("conform", "verify", "independent")
+COMMANDS = ("conform", "verify", "independent", "kernels")
+# Those that have a quick set and a whole one.
+IN_TWO_PARTS = ("conform", "kernels")
 # A mutant may loop for ever: this many times what the unmutated command took, and so many seconds more.
 PATIENCE = (10, 60)
 
@@ -174,7 +177,8 @@ class Processes:
 class Workshop:
     """A copy of the sources and a release build of the tool."""
 
-    def __init__(self, folder: Path, jobs: int, processes: Processes):
+    def __init__(self, folder: Path, jobs: int, processes: Processes, tests: bool):
+        self.tests = tests
         self.source = folder / "source"
         self.build_folder = folder / "build"
         self.tool = self.build_folder / "siattn"
@@ -204,10 +208,12 @@ class Workshop:
 
     def configure(self):
         self._must(["cmake", "-S", self.source, "-B", self.build_folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                    "-DSIATTN_BUILD_TOOLS=ON", "-DSIATTN_BUILD_TESTS=OFF"], "configuring")
+                    "-DSIATTN_BUILD_TOOLS=ON", f"-DSIATTN_BUILD_TESTS={'ON' if self.tests else 'OFF'}",
+                    "-DSIATTN_CUDA=OFF"], "configuring")
 
     def build(self, what: str):
-        self._must(["cmake", "--build", self.build_folder, "-j", str(self.jobs), "--target", "siattn_tool"], what)
+        targets = ["siattn_tool"] + (["gpu_kernels_test", "siattn_emulated"] if self.tests else [])
+        self._must(["cmake", "--build", self.build_folder, "-j", str(self.jobs), "--target"] + targets, what)
 
     def _must(self, command, what: str):
         status, output = self.processes.run(command)
@@ -237,6 +243,11 @@ class Checks:
             # Debian's interpreter first: it is the one whose packages tools/setup.sh installs.
             python = shutil.which("python3", path="/usr/bin") or sys.executable
             return [python, str(self._shop.source / "tests/independent/check_run.py"), "--tool", tool]
+        if target == "kernels":
+            tests = str(self._shop.build_folder / "tests/gpu_kernels_test")
+            emulated = str(self._shop.build_folder / "tests/siattn_emulated")
+            quick = [tests, "--gtest_fail_fast", "--gtest_brief=1"]
+            return [emulated, "conform", "--json", "--fail-fast", "--backend", "cuda-in-place", "--quick"] if whole else quick
         backend, dtype = target.split("/")
         part = [] if whole else ["--quick"]
         return [tool, "conform", "--json", "--fail-fast", "--backend", backend, "--dtype", dtype] + part
@@ -274,7 +285,7 @@ class Checks:
         self.targets += sorted({m.by for m in needed} - {"conform"})
         # One after the other: these times set the patience for the mutants.
         for target in self.targets:
-            for whole in (False, True) if "/" in target else (False,):
+            for whole in (False, True) if "/" in target or target in IN_TWO_PARTS else (False,):
                 failure = self._run(target, whole)
                 if failure:
                     raise Failure(f"the unmutated sources fail, {target}: {failure}")
@@ -283,7 +294,7 @@ class Checks:
         """Target -> what killed it there; and the targets where it survived."""
         left = [t for t in self.targets if matches(t, mutant.on)]
         killed: Dict[str, str] = {}
-        for whole in (False, True) if mutant.by == "conform" else (False,):
+        for whole in (False, True) if mutant.by in IN_TWO_PARTS else (False,):
             with concurrent.futures.ThreadPoolExecutor(self._shop.jobs) as pool:
                 for target, failure in zip(left, pool.map(lambda t: self._run(t, whole), left)):
                     if failure:
@@ -402,7 +413,7 @@ def run(args, processes: Processes, folder: Path) -> int:
             print(f"{mutant.name:<51} {mutant.file:<28} {mutant.by}{' quick' if mutant.quick else ''}"
                   f"{' explained' if mutant.because else ''}")
         return 0
-    shop = Workshop(folder, args.jobs, processes)
+    shop = Workshop(folder, args.jobs, processes, any(m.by == "kernels" for m in mutants))
     shop.copy_sources()
     shop.configure()
     checks = Checks(shop)

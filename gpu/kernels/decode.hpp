@@ -123,8 +123,7 @@ struct Decode {
         add_not_finite<T, kWidth, Shape::kKeys>(out[0], seen, value_tile(step), first_key(step));
       }
     }
-    cp_async_wait<0>();
-    sync_warp();
+    sync_warp();  // another pass begins with copies
   }
 
   // Where the states of the warps lie.

@@ -181,6 +181,7 @@ struct Prefill {
         for (int e = 0; e < 4; ++e) out[tile][block][e] = 0.0F;
       }
     }
+    if (begin >= end) return;
     copy_queries();
     copy_keys_and_slice(begin);
     cp_async_commit();
@@ -216,7 +217,6 @@ struct Prefill {
         }
       }
     }
-    cp_async_wait<0>();
   }
 
   SIATTN_DEVICE void store() const {
