@@ -62,7 +62,7 @@ std::vector<AttentionProblem> loops(DType dtype) {
 
 class GpuKernels : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(, GpuKernels, ::testing::Values(DType::float32, DType::bfloat16, DType::float16),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& type) { return std::string(name_of(type.param)); });
 
 TEST_P(GpuKernels, EveryScheduleGivesTheSameRightBits) {
   for (const AttentionProblem& p : loops(GetParam())) {
