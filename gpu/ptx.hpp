@@ -53,7 +53,7 @@ namespace siattn::gpu {
 SIATTN_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
 SIATTN_DEVICE int block_threads() { return static_cast<int>(blockDim.x); }
 SIATTN_DEVICE int lane_index() { return static_cast<int>(threadIdx.x & 31); }
-/// The same for all lanes of a warp, and known to the compiler to be so.
+/// Known to the compiler to be the same for all lanes, which call it together: a shuffle.
 SIATTN_DEVICE int warp_index() { return __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x >> 5), 0); }
 SIATTN_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
 SIATTN_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }

@@ -86,30 +86,40 @@ TEST_F(GpuSm90, CopiesByThreadsAreRightUnderEverySchedule) {
   }
 }
 
-TEST_F(GpuSm90, DoesWhatTheContractAsks) {
+TEST_F(GpuSm90, TakesUpTo128Channels) {
   for (const DType dtype : {DType::bfloat16, DType::float16}) {
-    AttentionProblem p = problem(dtype, 70, 270, 128);
-    ProblemData wide = gaussian(p);
+    ProblemData wide = gaussian(problem(dtype, 70, 270, 128));
     expect_right(wide, "128 channels");
 
-    p = problem(dtype, 140, 140, 80);
+    AttentionProblem p = problem(dtype, 140, 140, 80);
     p.shape.value_dim = 120;
     p.options.mask = Mask::bidirectional;
     p.options.window = 50;
     ProblemData window = gaussian(p);
     expect_right(window, "bidirectional window");
-
-    p = problem(dtype, 33, 200, 40);
-    p.options.n_sink = 3;
-    p.options.window = 60;
-    ProblemData sinks = gaussian(p);
-    expect_right(sinks, "sinks");
-
-    p = problem(dtype, 33, 200, 64);
-    p.options.query_offset = -20;
-    ProblemData unseen = gaussian(p);
-    expect_right(unseen, "rows that see no key");
   }
+}
+
+TEST_F(GpuSm90, DoesWhatTheContractAsks) {
+  AttentionProblem p = problem(DType::float16, 33, 300, 40);
+  p.options.n_sink = 3;
+  p.options.window = 290;
+  ProblemData sinks = gaussian(p);
+  expect_right(sinks, "sinks");
+
+  p = problem(DType::bfloat16, 33, 200, 64);
+  p.options.query_offset = -20;
+  ProblemData unseen = gaussian(p);
+  expect_right(unseen, "rows that see no key");
+
+  p = problem(DType::bfloat16, 128, 256, 64);
+  p.options.mask = Mask::bidirectional;
+  ProblemData whole = gaussian(p);
+  expect_right(whole, "whole tiles");
+
+  p.options.transform = LogN{};
+  ProblemData factors = gaussian(p);
+  expect_right(factors, "factors by row");
 }
 
 /// One sequence alone, ragged, in pages, with strides that tensor copies do not take: the same bits.

@@ -21,8 +21,8 @@ An entry of tools/mutants/*.toml:
     new = '''what to put there'''
     # and where it is called for:
     times = 2                # old occurs so often; all are replaced
-    by = "verify"            # what must kill it, in place of conform: verify, independent or kernels (the tests of the
-                             # CUDA kernels in the emulator, then the conformance suite on them)
+    by = "verify"            # what must kill it, in place of conform: verify, independent, kernels (the tests of the
+                             # CUDA kernels in the emulator, then the conformance suite on them) or kernels-sm90
     on = ["cpu-sse2/f16"]    # backends and types that have this code [cpu-*]
     survives = ["*/bf16"]    # those of them that cannot see it, and the reason
     because = "..."
@@ -48,7 +48,7 @@ from typing import Dict, List, Optional, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = Path(__file__).resolve().parent / "mutants"
-COMMANDS = ("conform", "verify", "independent", "kernels")
+COMMANDS = ("conform", "verify", "independent", "kernels", "kernels-sm90")
 # Those that have a quick set and a whole one.
 IN_TWO_PARTS = ("conform", "kernels")
 # A mutant may loop for ever: this many times what the unmutated command took, and so many seconds more.
@@ -212,7 +212,7 @@ class Workshop:
                     "-DSIATTN_CUDA=OFF"], "configuring")
 
     def build(self, what: str):
-        targets = ["siattn_tool"] + (["gpu_kernels_test", "siattn_emulated"] if self.tests else [])
+        targets = ["siattn_tool"] + (["gpu_kernels_test", "gpu_sm90_test", "siattn_emulated"] if self.tests else [])
         self._must(["cmake", "--build", self.build_folder, "-j", str(self.jobs), "--target"] + targets, what)
 
     def _must(self, command, what: str):
@@ -248,6 +248,8 @@ class Checks:
             emulated = str(self._shop.build_folder / "tests/siattn_emulated")
             quick = [tests, "--gtest_fail_fast", "--gtest_brief=1"]
             return [emulated, "conform", "--json", "--fail-fast", "--backend", "cuda-in-place", "--quick"] if whole else quick
+        if target == "kernels-sm90":
+            return [str(self._shop.build_folder / "tests/gpu_sm90_test"), "--gtest_fail_fast", "--gtest_brief=1"]
         backend, dtype = target.split("/")
         part = [] if whole else ["--quick"]
         return [tool, "conform", "--json", "--fail-fast", "--backend", backend, "--dtype", dtype] + part
@@ -413,7 +415,7 @@ def run(args, processes: Processes, folder: Path) -> int:
             print(f"{mutant.name:<51} {mutant.file:<28} {mutant.by}{' quick' if mutant.quick else ''}"
                   f"{' explained' if mutant.because else ''}")
         return 0
-    shop = Workshop(folder, args.jobs, processes, any(m.by == "kernels" for m in mutants))
+    shop = Workshop(folder, args.jobs, processes, any(m.by.startswith("kernels") for m in mutants))
     shop.copy_sources()
     shop.configure()
     checks = Checks(shop)

@@ -136,7 +136,12 @@ inline void order_memory(Warp& warp, void* const*, const Where&) {
 SIATTN_DEVICE int thread_index() { return emulator::Machine::here().thread(); }
 SIATTN_DEVICE int block_threads() { return emulator::Machine::here().threads(); }
 SIATTN_DEVICE int lane_index() { return thread_index() % 32; }
-SIATTN_DEVICE int warp_index() { return thread_index() / 32; }
+/// A shuffle on a device: here too all lanes have to be there.
+SIATTN_DEVICE int warp_index(emulator::Where where = emulator::Where::current()) {
+  emulator::Machine& machine = emulator::Machine::here();
+  machine.together([](emulator::Warp&, void* const*, const emulator::Where&) {}, nullptr, "warp_index", where);
+  return machine.thread() / 32;
+}
 SIATTN_DEVICE int block_x() { return emulator::Machine::here().block()[0]; }
 SIATTN_DEVICE int block_y() { return emulator::Machine::here().block()[1]; }
 SIATTN_DEVICE int block_z() { return emulator::Machine::here().block()[2]; }

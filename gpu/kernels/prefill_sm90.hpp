@@ -88,6 +88,11 @@ SIATTN_DEVICE int fetchers(const ForwardSm90& p, bool with_slice) {
   return with_slice ? 1 + 32 : 1;
 }
 
+/// The row of a packed tensor at which a sequence begins.
+SIATTN_DEVICE int packed_row(std::int64_t offset, std::int64_t row_stride) {
+  return row_stride == 0 ? 0 : static_cast<int>(offset / row_stride);
+}
+
 /// The warpgroup that fetches.
 template <int kWidth>
 struct ProducerSm90 {
@@ -113,13 +118,13 @@ struct ProducerSm90 {
     }
   }
   SIATTN_DEVICE void fetch_queries() const {
-    const int row = p.query_packed ? static_cast<int>(item.s.query / f.query.row_stride) : 0;
+    const int row = p.query_packed ? packed_row(item.s.query, f.query.row_stride) : 0;
     fetch(p.query, at.queries(), at.full_query(), Shape::kQueries, row + item.first_query, item.head,
           p.query_packed ? 0 : static_cast<int>(item.b));
   }
   SIATTN_DEVICE void fetch_keys_and_values() {
-    const int row = p.key_packed ? static_cast<int>(item.s.key / f.key.row_stride) : 0;
-    const int value_row = p.key_packed ? static_cast<int>(item.s.value / f.value.row_stride) : 0;
+    const int row = p.key_packed ? packed_row(item.s.key, f.key.row_stride) : 0;
+    const int value_row = p.key_packed ? packed_row(item.s.value, f.value.row_stride) : 0;
     const int b = p.key_packed ? 0 : static_cast<int>(item.b);
     for (int first_key = item.begin; first_key < item.end; first_key += Shape::kKeys, ++turn.n) {
       const int stage = turn.stage<kStages>();
@@ -225,7 +230,8 @@ struct ConsumerSm90 {
 
   const Forward& f;
   const ItemSm90& item;
-  int group;  ///< which of them
+  int group;    ///< which of them
+  int own_row;  ///< row g of the warp, counted from the block's first
   PlacesSm90<kWidth> at;
   Turn turn;
   KeyRange rows[2];  ///< what rows g and g + 8 of the warp see
@@ -237,6 +243,7 @@ struct ConsumerSm90 {
 
   SIATTN_DEVICE ConsumerSm90(const Forward& forward, const ItemSm90& it, int which)
       : f(forward), item(it), group(which) {
+    own_row = 64 * group + warp_index() % 4 * 16 + lane_index() / 4;
     rows[0] = visible_keys(f.causal, f.window, item.s, query(0));
     rows[1] = visible_keys(f.causal, f.window, item.s, query(1));
     const int first = item.first_query + 64 * group;
@@ -244,8 +251,7 @@ struct ConsumerSm90 {
     all.last = visible_keys(f.causal, f.window, item.s, first).last;
   }
 
-  /// Row g + 8 half of the warp, counted from the block's first.
-  SIATTN_DEVICE int row(int half) const { return 64 * group + warp_index() % 4 * 16 + lane_index() / 4 + 8 * half; }
+  SIATTN_DEVICE int row(int half) const { return own_row + 8 * half; }
   SIATTN_DEVICE int query(int half) const { return item.first_query + row(half); }
 
   template <int kBlocks>
