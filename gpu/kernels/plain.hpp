@@ -101,7 +101,7 @@ struct Plain {
     return logit(f, mine.keys, mine.factor, j, {entry.x, entry.y}, product);
   }
 
-  /// Products become weights, in shared memory: [row of the block][key].
+  /// Products become weights, in shared memory: [row of the block][key]. Read after the first barrier of weigh().
   SIATTN_DEVICE void softmax(float (&products)[kRows], int first_key) {
     SIATTN_UNROLL
     for (int n = 0; n < kRows; ++n) {
@@ -121,7 +121,6 @@ struct Plain {
       }
       store_shared(weight_tile + 4 * ((warp * kRows + n) * Shape::kKeys + lane_index()), weight);
     }
-    sync_warp();
   }
 
   SIATTN_DEVICE void weigh(int first_key) {
