@@ -14,6 +14,6 @@ if(SIATTN_SANITIZE)
                                                           -fno-sanitize-recover=all)
   # GCC's manual: with sanitizers these two warn of what is right.
   target_compile_options(siattn_compile_options INTERFACE
-                         $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-mismatched-new-delete>)
+                         $<$<AND:$<CXX_COMPILER_ID:GNU>,$<COMPILE_LANGUAGE:CXX>>:-Wno-maybe-uninitialized;-Wno-mismatched-new-delete>)
   target_link_options(siattn_compile_options INTERFACE -fsanitize=${SIATTN_SANITIZE})
 endif()

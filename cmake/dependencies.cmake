@@ -23,7 +23,7 @@ if(SIATTN_BUILD_TOOLS)
     find_package(CLI11 REQUIRED)
   endif()
 endif()
-if(SIATTN_BUILD_TOOLS AND SIATTN_BUILD_CLAIMS)
+if(SIATTN_BUILD_TOOLS AND (SIATTN_BUILD_CLAIMS OR (SIATTN_BUILD_TESTS AND NOT CMAKE_CROSSCOMPILING)))
   # Boost.Multiprecision over MPFR: headers only.
   find_path(SIATTN_BOOST_INCLUDE boost/multiprecision/mpfr.hpp REQUIRED)
   find_library(SIATTN_MPFR_LIBRARY mpfr REQUIRED)

@@ -29,12 +29,28 @@ Status initialise(const Driver& driver) {
 
 }  // namespace
 
-Status CudaBackend::available() const {
+Result<std::string> CudaBackend::describe() const {
   const Result<Driver>& driver = load_();
   if (!driver) return driver.status();
   if (Status status = initialise(*driver); !status) return status;
   const Result<CuDevice> device = device_in_use(*driver);
-  return device ? describe_device(*driver, *device).status() : device.status();
+  return device ? describe_device(*driver, *device) : device.status();
+}
+
+Status CudaBackend::available() const { return describe().status(); }
+
+std::string_view CudaBackend::description() const noexcept {
+  constexpr std::string_view kAnywhere = "fused kernels on an NVIDIA device, float32 inside";
+  try {
+    const std::lock_guard lock(mutex_);
+    if (!description_.empty()) return description_;
+    const Result<std::string> device = describe();
+    if (!device) return kAnywhere;
+    description_ = "fused kernels, float32 inside: " + *device;
+    return description_;
+  } catch (...) {  // no memory for the name
+    return kAnywhere;
+  }
 }
 
 Status CudaBackend::supports(const AttentionProblem& problem) const { return supported_by_kernels(problem); }

@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
+#include <string_view>
 
 #include <siattn/backend.hpp>
 
@@ -32,7 +34,8 @@ class CudaBackend final : public Backend {
 
   std::string_view name() const noexcept override { return name_; }
   std::string_view family() const noexcept override { return "cuda"; }
-  std::string_view description() const noexcept override { return "fused kernels on an NVIDIA device, float32 inside"; }
+  /// Names the device where there is one.
+  std::string_view description() const noexcept override;
   Status available() const override;
   Status supports(const AttentionProblem& problem) const override;
   bool wins(const AttentionProblem& /*problem*/) const noexcept override { return false; }
@@ -47,6 +50,8 @@ class CudaBackend final : public Backend {
              std::span<std::byte> workspace) const noexcept override;
 
  private:
+  /// The device that a plan made on this thread would use, or why there is none.
+  Result<std::string> describe() const;
   /// The device that a plan made on this thread uses.
   Result<std::shared_ptr<const Device>> current_device() const;
 
@@ -55,6 +60,7 @@ class CudaBackend final : public Backend {
   std::span<const Image> images_;
   mutable std::mutex mutex_;
   mutable std::map<CuDevice, std::shared_ptr<const Device>> devices_;  ///< opened so far
+  mutable std::string description_;
 };
 
 /// The one on this machine's driver, built with kernels or not.

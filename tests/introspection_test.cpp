@@ -347,6 +347,7 @@ TEST(IntrospectionPromise, NotFiniteIsWhereItIsSeen) {
     const RowSummary& s = shown.summaries[i];
     const bool sees = i >= 2 && i <= 5;
     EXPECT_EQ(std::isnan(s.lse), sees) << i;
+    EXPECT_EQ(std::isnan(s.max_logit), sees) << i;
     EXPECT_EQ(std::isnan(s.entropy), sees) << i;
     EXPECT_EQ(std::isnan(s.sink_mass), sees) << i;
     for (const DecadeShare& share : s.decades) {
@@ -471,6 +472,12 @@ TEST(IntrospectionError, NamesTheArgumentAndItsValue) {
       "overlaps key");
   expect_error(
       data, [](T, O, R, Out o) { o.logits.data = o.summaries.data(); }, "overlaps summaries");
+  expect_error(
+      data,
+      [](T t, O, R, Out o) {
+        t.key = {o.summaries.data(), DType::float32, {2, 1, 5, 8}};
+      },
+      "summaries at ");
   expect_error(
       data, [](T, O, R, Out) {}, "threads = 1025", 1025);
 }

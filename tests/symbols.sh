@@ -24,5 +24,11 @@ if [ -n "$inner" ]; then
   printf 'inner parts:\n%s\n' "$inner"
   bad=1
 fi
+# Those with inline functions and types alone need not be exported; all else a program of others would not find.
+hidden=$(cd "$(dirname "$2")" && grep -L 'SIATTN_EXPORT' ./*.hpp | tr '\n' ' ')
+if [ "$hidden" != './float16.hpp ./status.hpp ./tensor_view.hpp ' ]; then
+  echo "headers that do not export their namespace: $hidden"
+  bad=1
+fi
 [ "$(printf '%s\n' "$declared" | wc -l)" -ge 10 ] || { echo "too few declarations found in $2"; bad=1; }
 exit $bad

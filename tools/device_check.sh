@@ -7,6 +7,7 @@
 #   tools/device_check.sh --pack DIR   only builds, and puts into DIR what a machine without those packages needs
 #   tools/device_check.sh --packed DIR checks what is in DIR
 set -euo pipefail
+folder=${2:+$(realpath -m "$2")}
 cd "$(dirname "$0")/.."
 
 build=build/release
@@ -84,10 +85,10 @@ case ${1:-} in
     ;;
   --pack)
     build_all
-    pack "${2:?a folder}"
+    pack "${folder:?a folder is expected}"
     ;;
   --packed)
-    folder=$(realpath "${2:?a folder}")
+    [[ -x ${folder:?a folder is expected}/siattn ]] || { echo "device_check: no $folder/siattn" >&2; exit 2; }
     export LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     check "$folder/siattn" "$folder" "$folder/device_check.py"
     ;;

@@ -501,6 +501,12 @@ void add_paged(Cases& cases) {
 }
 
 void add_int8(Cases& cases) {
+  for (const bool paged : {false, true}) {
+    Case& c = add_batch(cases, paged ? "paged-heads-inside-gap" : "heads-inside-gap", {},
+                        {.ragged_queries = true, .page_size = paged ? 16 : 0});
+    c.problem.kv_dtype = DType::int8;
+    c.placement = {.heads_inside = true, .row_padding = 3, .misalignment = 1};
+  }
   for (const auto& [name, options] : batch_options()) {
     Case& c = add_batch(cases, fmt::format("{}-page-16", name), options, {.ragged_queries = true, .page_size = 16});
     c.problem.kv_dtype = DType::int8;
@@ -514,7 +520,8 @@ void add_int8(Cases& cases) {
   }
   for (const Guard guard : {Guard::page_behind, Guard::page_before}) {
     for (const bool paged : {false, true}) {
-      Case& c = add_batch(cases, fmt::format("{}{}", paged ? "paged-" : "", guard == Guard::page_behind ? "guard-behind" : "guard-before"), {},
+      const char* const side = guard == Guard::page_behind ? "guard-behind" : "guard-before";
+      Case& c = add_batch(cases, fmt::format("{}{}", paged ? "paged-" : "", side), {},
                           {.ragged_queries = true, .page_size = paged ? 8 : 0}, false);
       c.problem.kv_dtype = DType::int8;
       c.placement.guard = guard;

@@ -18,8 +18,12 @@ constexpr CuResult kInvalidContext = 201;
 constexpr CuResult kLaunchFailed = 719;
 constexpr std::int64_t kSharedUnasked = 48 * 1024;
 
+struct Work {
+  std::function<CuResult()> run;
+  bool frees = false;  ///< done also after an error, so that nothing stays behind
+};
 struct Stream {
-  std::deque<std::function<CuResult()>> work;
+  std::deque<Work> work;
 };
 
 struct State {
@@ -56,11 +60,11 @@ CuResult begin(const char* symbol, bool needs_context) {
 
 CuResult finish(CuStream stream) {
   State& s = state();
-  std::deque<std::function<CuResult()>>& work = s.streams[stream].work;
+  std::deque<Work>& work = s.streams[stream].work;
   while (!work.empty()) {
-    const auto next = std::move(work.front());
+    const Work next = std::move(work.front());
     work.pop_front();
-    if (s.launch_error.empty()) static_cast<void>(next());
+    if (next.frees || s.launch_error.empty()) static_cast<void>(next.run());
   }
   return s.launch_error.empty() ? kCuSuccess : kLaunchFailed;
 }
@@ -71,8 +75,8 @@ CuResult finish_all() {
   return result;
 }
 
-void enqueue(CuStream stream, std::function<CuResult()> work) {
-  state().streams[stream].work.push_back(std::move(work));
+void enqueue(CuStream stream, std::function<CuResult()> run, bool frees = false) {
+  state().streams[stream].work.push_back({std::move(run), frees});
 }
 
 /// Whether these bytes are device memory as a whole; the launch error says so where they are not.
@@ -234,7 +238,7 @@ CuResult pool_allocate(CuPointer* pointer, std::size_t bytes, CuPool, CuStream) 
 }
 CuResult pool_free(CuPointer pointer, CuStream stream) {
   SIATTN_BEGIN(cuMemFreeAsync, true);
-  enqueue(stream, [pointer] { return free_now(pointer); });
+  enqueue(stream, [pointer] { return free_now(pointer); }, true);
   return kCuSuccess;
 }
 

@@ -26,6 +26,7 @@ struct Decode {
 
   const Forward& f;
   const PackedItem& item;
+  int warp;
   SharedAddress query_tile, pipelines;
   std::int64_t key_base, value_base;  ///< row 0 of the kv head
   QueryRow row[2];                    ///< rows g and g + 8
@@ -36,6 +37,7 @@ struct Decode {
   float out[1][kWidth / 8][4];
 
   SIATTN_DEVICE Decode(const Forward& forward, const PackedItem& it) : f(forward), item(it) {
+    warp = warp_index();
     query_tile = shared_memory();
     pipelines = query_tile + 2 * kWidth * kPackedRows;
     key_base = item.s.key + item.kv_head * f.key.head_stride;
@@ -59,9 +61,9 @@ struct Decode {
     }
   }
 
-  SIATTN_DEVICE int first_key(int step) const { return item.begin + step * kStep + warp_index() * Shape::kKeys; }
+  SIATTN_DEVICE int first_key(int step) const { return item.begin + step * kStep + warp * Shape::kKeys; }
   SIATTN_DEVICE SharedAddress key_tile(int step) const {
-    return pipelines + (warp_index() * Shape::kStages + step % Shape::kStages) * 2 * kStepBytes;
+    return pipelines + (warp * Shape::kStages + step % Shape::kStages) * 2 * kStepBytes;
   }
   SIATTN_DEVICE SharedAddress value_tile(int step) const { return key_tile(step) + kStepBytes; }
 
@@ -127,15 +129,14 @@ struct Decode {
   }
 
   // Where the states of the warps lie.
-  SIATTN_DEVICE SharedAddress state(int warp) const { return pipelines + warp * kStateBytes; }
-  SIATTN_DEVICE SharedAddress maximum_at(int warp, int r) const { return state(warp) + 4 * r; }
-  SIATTN_DEVICE SharedAddress sum_at(int warp, int r) const { return state(warp) + 4 * (kPackedRows + r); }
-  SIATTN_DEVICE SharedAddress out_at(int warp, int r, int channel) const {
-    return state(warp) + 4 * (2 * kPackedRows + r * kWidth + channel);
+  SIATTN_DEVICE SharedAddress state(int of) const { return pipelines + of * kStateBytes; }
+  SIATTN_DEVICE SharedAddress maximum_at(int of, int r) const { return state(of) + 4 * r; }
+  SIATTN_DEVICE SharedAddress sum_at(int of, int r) const { return state(of) + 4 * (kPackedRows + r); }
+  SIATTN_DEVICE SharedAddress out_at(int of, int r, int channel) const {
+    return state(of) + 4 * (2 * kPackedRows + r * kWidth + channel);
   }
 
   SIATTN_DEVICE void share() const {
-    const int warp = warp_index();
     SIATTN_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int r = lane_index() / 4 + 8 * half;
@@ -154,24 +155,22 @@ struct Decode {
 
   /// Merges the warps' states, row by row, and writes them: out and lse, or the state of this split.
   SIATTN_DEVICE void merge() const {
-    for (int r = warp_index(); r < kPackedRows && item.valid(r); r += Shape::kWarps) {
+    for (int r = warp; r < kPackedRows && item.valid(r); r += Shape::kWarps) {
       float highest = minus_infinity();
-      for (int warp = 0; warp < Shape::kWarps; ++warp)
-        highest = max_of(highest, load_shared<float>(maximum_at(warp, r)));
+      for (int n = 0; n < Shape::kWarps; ++n) highest = max_of(highest, load_shared<float>(maximum_at(n, r)));
       float weights[Shape::kWarps];
       float total = 0.0F;
       SIATTN_UNROLL
-      for (int warp = 0; warp < Shape::kWarps; ++warp) {
-        weights[warp] = exp2_approx(load_shared<float>(maximum_at(warp, r)) - reference_of(highest));
-        total += weights[warp] * load_shared<float>(sum_at(warp, r));
+      for (int n = 0; n < Shape::kWarps; ++n) {
+        weights[n] = exp2_approx(load_shared<float>(maximum_at(n, r)) - reference_of(highest));
+        total += weights[n] * load_shared<float>(sum_at(n, r));
       }
       const PackedRow to(f, item, r);
       if (lane_index() == 0) to.store_end(highest, total);
       for (int channel = lane_index(); channel < f.value_dim; channel += 32) {
         float x = 0.0F;
         SIATTN_UNROLL
-        for (int warp = 0; warp < Shape::kWarps; ++warp)
-          x += weights[warp] * load_shared<float>(out_at(warp, r, channel));
+        for (int n = 0; n < Shape::kWarps; ++n) x += weights[n] * load_shared<float>(out_at(n, r, channel));
         to.template store<T>(channel, x, total);
       }
     }

@@ -21,6 +21,7 @@ struct Plain {
 
   const Forward& f;
   const PackedItem& item;
+  int warp;
   SharedAddress query_tile, slab_tile, weight_tile;
   int query_width;  ///< floats from a row of the queries to the next
   QueryRow row[kRows];
@@ -31,12 +32,13 @@ struct Plain {
 
   SIATTN_DEVICE Plain(const Forward& forward, const PackedItem& it) : f(forward), item(it) {
     query_width = divide_up(f.head_dim, Shape::kSlab) * Shape::kSlab;
+    warp = warp_index();
     query_tile = shared_memory();
     slab_tile = query_tile + 4 * kPackedRows * query_width;
     weight_tile = slab_tile + 4 * Shape::kKeys * Shape::kSlabStride;
     SIATTN_UNROLL
     for (int n = 0; n < kRows; ++n) {
-      const int r = warp_index() * kRows + n;
+      const int r = warp * kRows + n;
       row[n] = item.valid(r) ? query_row(f, item.s, item.head(r), item.query(r)) : QueryRow{{}, 0, 1.0F};
       maximum[n] = minus_infinity();
       sum[n] = 0.0F;
@@ -76,7 +78,7 @@ struct Plain {
   SIATTN_DEVICE void scores(float (&products)[kRows], int first_key) const {
     const std::int64_t base = item.s.key + item.kv_head * f.key.head_stride;
     const SharedAddress mine = slab_tile + 4 * lane_index() * Shape::kSlabStride;
-    const SharedAddress queries = query_tile + 4 * warp_index() * kRows * query_width;
+    const SharedAddress queries = query_tile + 4 * warp * kRows * query_width;
     for (int slab = 0; slab * Shape::kSlab < f.head_dim; ++slab) {
       sync_threads();
       load_slab(f.key, base, f.head_dim, first_key, slab);
@@ -117,14 +119,14 @@ struct Plain {
         SIATTN_UNROLL
         for (int e = 0; e < kSlabLanes; ++e) out[slab][e][n] *= alpha;
       }
-      store_shared(weight_tile + 4 * ((warp_index() * kRows + n) * Shape::kKeys + lane_index()), weight);
+      store_shared(weight_tile + 4 * ((warp * kRows + n) * Shape::kKeys + lane_index()), weight);
     }
     sync_warp();
   }
 
   SIATTN_DEVICE void weigh(int first_key) {
     const std::int64_t base = item.s.value + item.kv_head * f.value.head_stride;
-    const SharedAddress weights = weight_tile + 4 * warp_index() * kRows * Shape::kKeys;
+    const SharedAddress weights = weight_tile + 4 * warp * kRows * Shape::kKeys;
     SIATTN_UNROLL
     for (int slab = 0; slab < kWidth / Shape::kSlab; ++slab) {
       if (slab * Shape::kSlab >= f.value_dim) break;
@@ -153,7 +155,7 @@ struct Plain {
       float total = sum[n];
       SIATTN_UNROLL
       for (int mask = 1; mask < 32; mask *= 2) total += shuffle_xor(total, mask);
-      const int r = warp_index() * kRows + n;
+      const int r = warp * kRows + n;
       if (!item.valid(r)) continue;
       const PackedRow to(f, item, r);
       if (lane_index() == 0) to.store_end(maximum[n], total);

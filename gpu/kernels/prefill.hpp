@@ -54,6 +54,7 @@ struct Prefill {
 
   const Forward& f;
   const PrefillItem& item;
+  int warp;
   SharedAddress query_tile, key_tile, value_tile, slices;
   std::int64_t key_base, value_base;  ///< row 0 of the kv head
   std::int64_t pages;
@@ -67,6 +68,7 @@ struct Prefill {
   float out[kTiles][kWidth / 8][4];
 
   SIATTN_DEVICE Prefill(const Forward& forward, const PrefillItem& it) : f(forward), item(it) {
+    warp = warp_index();
     query_tile = shared_memory();
     key_tile = query_tile + 2 * kWidth * Shape::kQueries;
     value_tile = key_tile + 2 * kWidth * Shape::kKeys;
@@ -91,9 +93,9 @@ struct Prefill {
   }
 
   /// The warp's first row, counted from the block's first.
-  SIATTN_DEVICE static int warp_row() { return warp_index() * kTiles * 16; }
+  SIATTN_DEVICE int warp_row() const { return warp * kTiles * 16; }
   /// Row g + 8 half of one of the warp's tiles.
-  SIATTN_DEVICE static int row(int tile, int half) { return warp_row() + tile * 16 + lane_index() / 4 + 8 * half; }
+  SIATTN_DEVICE int row(int tile, int half) const { return warp_row() + tile * 16 + lane_index() / 4 + 8 * half; }
   SIATTN_DEVICE int query(int tile, int half) const { return item.first_query + row(tile, half); }
 
   SIATTN_DEVICE void copy_queries() const {

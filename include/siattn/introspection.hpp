@@ -13,7 +13,7 @@
 /// What a fused kernel never shows: the logits and weights of chosen query rows, and where their attention falls by
 /// distance. Fused attention holds no weights at any time, so these are computed anew from query and key, for the rows
 /// that are asked for and for no others: O(kv_len head_dim) time and O(kv_len) memory a row and thread, whatever the
-/// number of queries. Every mask, transform, calibration, type, ragged and paged cache that attention() takes.
+/// number of queries. Every mask, transform, calibration, type, ragged and paged cache that attention() takes, in host memory.
 ///
 /// All of it is in double, from the equations and not from a backend's tables, so one answer serves all backends: their
 /// lse and out agree with it within the bound of verify/bounds.hpp.

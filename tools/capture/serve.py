@@ -100,22 +100,22 @@ def by_position(losses):
 
 
 def print_perplexity(model, library, windows, methods, calibration):
-    """A table in Markdown; a line for each transform on the way."""
-    columns = []
-    for words in methods:
+    """A table in Markdown, a row for each transform as soon as it is there."""
+    for number, words in enumerate(methods):
         method = Method.parse(words)
         attention = LibraryAttention(
             library, method, calibration if method.calibrated else None)
         losses, seconds = timed(lambda: np.stack(
             [token_losses(model, window, attention) for window in windows]))
-        columns.append(by_position(losses))
-        print(f"{words}: {columns[-1][-1][2]:.3f} ({seconds:.0f} s)",
+        row = by_position(losses)
+        if number == 0:
+            print("| tokens of context | "
+                  + " | ".join(name for name, _, _ in row) + " |")
+            print("| --- " * (len(row) + 1) + "|")
+        print(f"| {words} | " + " | ".join(f"{p:.2f}" for _, _, p in row)
+              + " |", flush=True)
+        print(f"{words}: {losses.size} tokens, {seconds:.0f} s",
               file=sys.stderr, flush=True)
-    print("| tokens of context | tokens | " + " | ".join(methods) + " |")
-    print("| --- " * (len(methods) + 2) + "|")
-    for row in zip(*columns):
-        print(f"| {row[0][0]} | {row[0][1]} | "
-              + " | ".join(f"{cell[2]:.2f}" for cell in row) + " |")
 
 
 def windows_of(numbers, length, count):
