@@ -175,14 +175,14 @@ void expect_contained(AttentionProblem p, std::int64_t at, double bad, bool in_v
         const std::string where =
             fmt::format("{}: {} in {} {}, row {}, channel {}", text_of(p), bad, in_value ? "value" : "key", at, i, d);
         if (!sees || (in_value && d == 0)) {
-          EXPECT_EQ(x, good.out.get(0, h, i, d)) << where;
+          ASSERT_EQ(x, good.out.get(0, h, i, d)) << where;
         } else if (std::isnan(bad) || !in_value) {
-          EXPECT_TRUE(std::isnan(x)) << where;
+          ASSERT_TRUE(std::isnan(x)) << where;
         } else {
-          EXPECT_EQ(x, bad) << where;
+          ASSERT_EQ(x, bad) << where;
         }
       }
-      EXPECT_EQ(std::isnan(data.lse.get(0, h, i, 0)), sees && !in_value) << i;
+      ASSERT_EQ(std::isnan(data.lse.get(0, h, i, 0)), sees && !in_value) << i;
     }
   }
 }
@@ -194,12 +194,14 @@ TEST_P(GpuKernels, WhatIsNotFiniteReachesTheRowsThatSeeItAndNoOthers) {
     for (const double bad : {std::nan(""), -kInfinity}) {
       // Where all of a block's queries are before it, some are, and none is.
       for (const std::int64_t at : {std::int64_t{22}, std::int64_t{70}, std::int64_t{137}}) {
-        expect_contained(prompt, at, bad, true);
+        ASSERT_NO_FATAL_FAILURE(expect_contained(prompt, at, bad, true));
       }
-      for (const std::int64_t at : {std::int64_t{94}, std::int64_t{137}}) expect_contained(tokens, at, bad, true);
+      for (const std::int64_t at : {std::int64_t{94}, std::int64_t{137}}) {
+        ASSERT_NO_FATAL_FAILURE(expect_contained(tokens, at, bad, true));
+      }
     }
-    expect_contained(prompt, 70, std::nan(""), false);
-    expect_contained(tokens, 137, std::nan(""), false);
+    ASSERT_NO_FATAL_FAILURE(expect_contained(prompt, 70, std::nan(""), false));
+    ASSERT_NO_FATAL_FAILURE(expect_contained(tokens, 137, std::nan(""), false));
   }
 }
 
