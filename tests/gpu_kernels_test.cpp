@@ -47,7 +47,8 @@ std::vector<AttentionProblem> loops(DType dtype) {
   window.window = 90;
   AttentionOptions sinks;
   sinks.n_sink = 70;
-  sinks.transform = LogN{{0.3, 0.7}};
+  AttentionOptions factors;
+  factors.transform = LogN{{0.3, 0.7}};
   std::vector<AttentionProblem> list;
   for (const std::int64_t dim : {std::int64_t{40}, std::int64_t{96}, std::int64_t{104}, std::int64_t{130}}) {
     const std::int64_t n = dim > 128 ? 75 : 140;
@@ -55,7 +56,9 @@ std::vector<AttentionProblem> loops(DType dtype) {
     list.push_back(problem(dtype, 1, 600, dim, {}, 4, 1));  // decode: steps of each warp, two splits
     if (dim == 40 || dim == 104) list.push_back(problem(dtype, 17, 230, dim, window, 2, 1));
   }
-  list.push_back(problem(dtype, 70, 150, 64, sinks, 2, 2));
+  // Tiles of keys that every query sees, of which some keys are sinks, or whose rows have factors.
+  list.push_back(problem(dtype, 20, 150, 64, sinks, 2, 2));
+  list.push_back(problem(dtype, 20, 150, 64, factors, 2, 2));
   list.push_back(problem(dtype, 3, 1100, 16, sinks, 2, 1));
   return list;
 }
