@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "dispatch/message.hpp"
 
@@ -16,7 +17,10 @@ constexpr std::size_t kLargest = 4096;
 
 Result<PerHead> per_head_of(const char* name, const siattn_per_head& given, PerHead otherwise) {
   if (given.count == 0) return otherwise;
-  if (given.count < 0) return Status::invalid(text(name, ".count = ", given.count, ": expected at least 0"));
+  constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();  // as heads
+  if (given.count < 0 || given.count > most) {
+    return Status::invalid(text(name, ".count = ", given.count, ": expected 0 .. ", most));
+  }
   if (given.values == nullptr) {
     return Status::invalid(text(name, ".values is null: expected ", given.count, " values"));
   }

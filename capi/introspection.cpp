@@ -33,7 +33,8 @@ Status introspect(const siattn_tensors* tensors, const siattn_problem* problem,
   Status status =
       copy_descriptor("introspection", introspection, SIATTN_SIZE_UP_TO(siattn_introspection, weights), wanted);
   if (!status) return status;
-  if (wanted.row_count < 0 || (wanted.row_count > 0 && wanted.rows == nullptr)) {
+  constexpr std::int64_t most = std::int64_t{1} << 48;  // more would fill any address space
+  if (wanted.row_count < 0 || wanted.row_count > most || (wanted.row_count > 0 && wanted.rows == nullptr)) {
     return Status::invalid(dispatch::text("rows is ", wanted.rows == nullptr ? "null" : "given", " and row_count = ",
                                           wanted.row_count, ": expected rows and how many there are"));
   }

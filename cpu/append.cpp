@@ -2,6 +2,7 @@
 #include "cpu/append.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 
@@ -51,6 +52,7 @@ float quantise_row(const CacheRows& rows, const std::byte* from, std::byte* to) 
   for (std::int64_t d = 0; d < rows.dim; d += kPiece) {
     n = piece(d);
     largest = kernels().largest(wide, n, largest);
+    if (std::isnan(largest)) break;  // so is the row, whatever else it holds
   }
   const float scale = scale_of(largest);
   for (std::int64_t d = 0; d < rows.dim; d += kPiece) {

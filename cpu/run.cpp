@@ -20,6 +20,7 @@ void write_unused_rows(const Run& run) noexcept {
   const AttentionShape& shape = run.problem.shape;
   const std::size_t bytes = static_cast<std::size_t>(shape.value_dim) * size_of(run.problem.dtype);
   const auto write = [&](std::int64_t b, std::int64_t first, std::int64_t last) {
+    if (first == last) return;  // heads may be as many as there is no memory for
     for (std::int64_t h = 0; h < shape.query_heads; ++h) {
       for (std::int64_t i = first; i < last; ++i) {
         std::fill_n(row_address(run.tensors, run.tensors.out, b, h, i), bytes, std::byte{0});
@@ -80,7 +81,8 @@ bool run_on(const Kernels& kernels, const Products* products, const PreparedAtte
   bool some_stream = false;
   bool some_do_not = false;
   for (std::int64_t b = 0; b < sequences(problem, tensors); ++b) {
-    (streams(problem, sequence_bounds(problem, tensors, b)) ? some_stream : some_do_not) = true;
+    const SequenceBounds s = sequence_bounds(problem, tensors, b);
+    if (s.query_len > 0) (streams(problem, s) ? some_stream : some_do_not) = true;
   }
   if (slice == nullptr || slice->index == 0) write_unused_rows(run);
   if (some_stream) decode(run);

@@ -2,14 +2,17 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <limits>
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <siattn/kv_cache.hpp>
 
 #include "cpu/append.hpp"
+#include "dispatch/boundary.hpp"
 #include "dispatch/message.hpp"
 #include "dispatch/operands.hpp"
 #include "dispatch/validate.hpp"
@@ -52,6 +55,18 @@ Status validate_types(const Append& a) {
   for (const auto& [name, dtype] : {std::pair{"key", a.tokens.key.dtype}, std::pair{"value", a.tokens.value.dtype}}) {
     if (!is_float(dtype)) {
       return Status::invalid(text(name, " has type ", name_of(dtype), ": expected f32, bf16 or f16"));
+    }
+  }
+  return {};
+}
+
+Status validate_extents(const Append& a) {
+  const std::int64_t most = std::numeric_limits<std::int32_t>::max();
+  for (const auto& [name, extent] :
+       {std::pair{"kv_heads", a.cache.key.shape[1]}, std::pair{"head_dim", a.cache.key.shape[3]},
+        std::pair{"value_dim", a.cache.value.shape[3]}}) {
+    if (extent < 1 || extent > most) {
+      return Status::invalid(text(name, " of the cache = ", extent, ": expected 1 .. ", most));
     }
   }
   return {};
@@ -120,6 +135,9 @@ Status validate_pages(const Append& a) {
     const std::int64_t length = a.lengths[static_cast<std::size_t>(b)];
     // Those before the first that this sequence writes itself.
     const std::int64_t others = a.new_tokens(b) > 0 ? length >> shift : count(length);
+    if (others > 0 && table.pages == nullptr) {
+      return Status::invalid(text("pages is null: sequence ", b, " has ", length, " keys"));
+    }
     const std::int32_t* const row = table.pages + b * table.stride;
     for (std::int64_t k = 0; k < others; ++k) {
       const auto page = static_cast<std::uint32_t>(row[k]);
@@ -166,7 +184,8 @@ BasicTensorView<Void> tokens_of(const Append& a, BasicTensorView<Void> x, std::i
 /// Rotated keys, in memory of their own, so that nothing is written to the cache before all of them are there.
 Status rotate(const Append& a, const PositionEncoding& encoding, std::unique_ptr<std::byte[]>& memory,
               TensorView& key) {
-  const Shape4& shape = a.tokens.key.shape;
+  Shape4 shape = a.tokens.key.shape;
+  if (a.ragged()) shape[2] = a.tokens.cu_tokens[a.lengths.size()];  // what lies behind the last sequence stays
   const std::size_t elements = static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]);
   memory = std::make_unique_for_overwrite<std::byte[]>(std::max<std::size_t>(elements * size_of(key.dtype), 1));
   const MutableTensorView rotated(memory.get(), key.dtype, shape);
@@ -213,17 +232,23 @@ void write(const Append& a, const TensorView& from, const MutableTensorView& to,
 Status append(const KvCacheView& cache, const KvTokens& tokens, std::span<const std::int64_t> lengths,
               const PositionEncoding& encoding) noexcept {
   try {
-    const Append a{cache, tokens, lengths};
-    for (const auto check : {validate_types, validate_counts, validate_views, validate_pages}) {
+    KvCacheView used_cache = cache;
+    KvTokens used_tokens = tokens;
+    const Append a{used_cache, used_tokens, lengths};
+    for (const auto check : {validate_types, validate_extents, validate_counts, validate_views, validate_pages}) {
       if (Status status = check(a); !status) return status;
     }
-    TensorView key = tokens.key;
+    for (TensorView* from : {&used_tokens.key, &used_tokens.value}) dispatch::clear_unused_strides(*from);
+    for (MutableTensorView* to : {&used_cache.key, &used_cache.value, &used_cache.key_scale, &used_cache.value_scale}) {
+      dispatch::clear_unused_strides(*to);
+    }
+    TensorView key = used_tokens.key;
     std::unique_ptr<std::byte[]> rotated;
     if (!std::holds_alternative<NoEncoding>(encoding)) {
       if (Status status = rotate(a, encoding, rotated, key); !status) return status;
     }
-    write(a, key, cache.key, cache.key_scale);
-    write(a, tokens.value, cache.value, cache.value_scale);
+    write(a, key, used_cache.key, used_cache.key_scale);
+    write(a, used_tokens.value, used_cache.value, used_cache.value_scale);
     return {};
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::out_of_memory, "out of memory");

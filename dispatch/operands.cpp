@@ -50,13 +50,16 @@ Status find_extent(Operand& operand) {
 bool overlaps_itself(const TensorView& x) {
   std::array<int, 4> axes{0, 1, 2, 3};
   // The stride of an axis of extent 1 is never used, whatever it holds.
-  const auto stride = [&x](int axis) { return x.shape[axis] == 1 ? 0 : std::abs(x.strides[axis]); };
+  const auto stride = [&x](int axis) {
+    return x.shape[axis] == 1 ? std::uint64_t{0} : static_cast<std::uint64_t>(std::abs(x.strides[axis]));
+  };
   std::sort(axes.begin(), axes.end(), [&](int a, int b) { return stride(a) < stride(b); });
-  std::int64_t inner = 0;  // distance between the first and the last element of the axes so far
+  // Distance between the first and the last element of the axes so far: below 2^64, as find_extent() has seen.
+  std::uint64_t inner = 0;
   for (const int axis : axes) {
     if (x.shape[axis] == 1) continue;
     if (stride(axis) <= inner) return true;
-    inner += (x.shape[axis] - 1) * stride(axis);
+    inner += static_cast<std::uint64_t>(x.shape[axis] - 1) * stride(axis);
   }
   return false;
 }

@@ -16,16 +16,22 @@
 namespace siattn {
 namespace {
 
+/// The problem with its defaults, all that tensors are judged by.
+PreparedAttention described(const AttentionProblem& problem) {
+  PreparedAttention prepared;
+  prepared.shape = problem.shape;
+  prepared.dtype = problem.dtype;
+  prepared.kv_dtype = problem.kv_dtype.value_or(problem.dtype);
+  prepared.options = problem.options;
+  prepared.softmax_scale =
+      problem.options.softmax_scale.value_or(reference::default_softmax_scale<double>(problem.shape.head_dim));
+  prepared.options.softmax_scale = prepared.softmax_scale;
+  return prepared;
+}
+
 Result<std::shared_ptr<const PreparedAttention>> prepare(const AttentionProblem& problem, const Backend& backend,
                                                          int threads, bool verbose, TableCache::Tables* cache) {
-  auto prepared = std::make_shared<PreparedAttention>();
-  prepared->shape = problem.shape;
-  prepared->dtype = problem.dtype;
-  prepared->kv_dtype = problem.kv_dtype.value_or(problem.dtype);
-  prepared->options = problem.options;
-  prepared->softmax_scale =
-      problem.options.softmax_scale.value_or(reference::default_softmax_scale<double>(problem.shape.head_dim));
-  prepared->options.softmax_scale = prepared->softmax_scale;
+  auto prepared = std::make_shared<PreparedAttention>(described(problem));
   prepared->threads = threads > 0 ? threads : backend.default_threads();
   prepared->verbose = verbose;
   if (backend.uses_tables()) {
@@ -145,7 +151,11 @@ AttentionProblem problem_of(const AttentionTensors& tensors, const AttentionOpti
 
 Status attention(const AttentionTensors& tensors, const AttentionOptions& options, const ExecutionOptions& execution) {
   return dispatch::guarded<Status>([&]() -> Status {
-    const auto plan = AttentionPlan::create(problem_of(tensors, options), execution);
+    const AttentionProblem problem = problem_of(tensors, options);
+    if (Status status = dispatch::validate_problem(problem); !status) return status;
+    // Before tables are built as long as lengths claim that no tensor bears out.
+    if (Status status = dispatch::validate_tensors(described(problem), tensors); !status) return status;
+    const auto plan = AttentionPlan::create(problem, execution);
     if (!plan) return plan.status();
     const auto workspace = std::make_unique_for_overwrite<std::byte[]>(plan->workspace_bytes());
     return plan->run(tensors, {workspace.get(), plan->workspace_bytes()});

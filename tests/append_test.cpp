@@ -212,6 +212,45 @@ TEST(Append, Int8RowsWithoutAScale) {
   }
 }
 
+/// Also where conversion takes the row in pieces, of which only the first holds it.
+TEST(Append, Int8RowsOfOtherTypesKeepNaN) {
+  for (const double bad : {kNaN, HUGE_VAL}) {
+    for (const std::int64_t at : {0, 3, 511, 512, 599}) {
+      Cache cache(DType::int8, 1, 1, 1, 600, 600);
+      GuardedTensor key(DType::bfloat16, {1, 1, 1, 600}, {}), value(DType::float16, {1, 1, 1, 600}, {});
+      for (std::int64_t d = 0; d < 600; ++d) {
+        key.set(0, 0, 0, d, d == at ? bad : 1);
+        value.set(0, 0, 0, d, d == at ? bad : 1);
+      }
+      const std::vector<std::int64_t> none{0};
+      ASSERT_TRUE(append(cache.view(), {key.view(), value.view()}, none).ok());
+      EXPECT_TRUE(std::isnan(cache.key_scale.get(0, 0, 0, 0))) << bad << ' ' << at;
+      EXPECT_TRUE(std::isnan(cache.value_scale.get(0, 0, 0, 0))) << bad << ' ' << at;
+    }
+  }
+}
+
+/// Strides of an axis of extent 1 are used by nobody; tokens behind the last sequence are not rotated.
+TEST(Append, WhatIsNotUsedMayBeAnything) {
+  Cache cache(DType::float32, 1, 2, 4, 8, 6);
+  Tokens tokens(DType::float32, 2, 8, 6, {1}, {1});
+  KvTokens given = tokens.view();
+  for (TensorView* x : {&given.key, &given.value}) {
+    x->strides[0] = std::numeric_limits<std::int64_t>::min();
+    x->strides[2] = std::numeric_limits<std::int64_t>::max();
+  }
+  const std::vector<std::int64_t> one{1};
+  Status status = append(cache.view(), given, one);
+  EXPECT_TRUE(status.ok()) << status.message();
+  given = tokens.view();
+  given.key.shape[2] = given.value.shape[2] = std::int64_t{1} << 48;  // all the same row
+  given.key.strides = {0, given.key.strides[1], 0, 1};
+  given.value.strides = {0, given.value.strides[1], 0, 1};
+  status = append(cache.view(), given, one, Rope{});
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(cache.intact());
+}
+
 /// Token by token, in pieces, all at once; contiguous or in pages; keys rotated on the way in: the same bits.
 TEST(Append, AStreamOfTokensIsAPrefill) {
   constexpr std::int64_t n = 70, dim = 16;
@@ -329,6 +368,26 @@ TEST(Append, Errors) {
   expect_error([](Call& c) { c.given.value.shape[3] = 5; }, {"value has shape [1, 2, 7, 5]"});
   expect_error([](Call& c) { c.given.key.data = c.view.key.data; }, {"cache key", "overlaps key"});
   expect_error([](Call& c) { c.view.value = c.view.key, c.view.value.shape[3] = 6; }, {"cache value", "overlaps cache key"});
+  expect_error([](Call& c) { c.view.key.shape[3] = c.given.key.shape[3] = -8; }, {"head_dim", "= -8"});
+  expect_error([](Call& c) { c.view.value.shape[3] = c.given.value.shape[3] = 0; }, {"value_dim", "= 0"});
+  expect_error([](Call& c) {
+    for (Shape4* shape : {&c.view.key.shape, &c.view.value.shape, &c.given.key.shape, &c.given.value.shape}) {
+      (*shape)[1] = -2;
+    }
+  }, {"kv_heads", "= -2"});
+  expect_error([](Call& c) { c.view.pages.pages = nullptr; }, {"page 0 of sequence 0 is missing"});
+  expect_error([](Call& c) {
+    c.view.pages.pages = nullptr;
+    c.tokens.cu = {0, 0, 0};
+    c.given = c.tokens.view();
+  }, {"pages is null", "sequence 0 has 3 keys"});
+  // Strides whose sum leaves 64 bits, though each end of the tensor is an address.
+  expect_error([](Call& c) {
+    c.view.pages = {};
+    c.view.key = MutableTensorView(reinterpret_cast<std::int8_t*>(std::uintptr_t{1} << 46), {2, 2, 16, 8});
+    c.view.key.strides = {std::numeric_limits<std::int64_t>::max() - 400, -(std::int64_t{1} << 40), 8, 1};
+    c.view.value.dtype = DType::int8;
+  }, {"cache value has shape"});
   expect_error([](Call& c) { c.view.key.dtype = c.view.value.dtype = DType::int8; }, {"cache key_scale has shape [0, 0, 0, 0]"});
 }
 

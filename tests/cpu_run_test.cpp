@@ -219,6 +219,20 @@ TEST_P(CpuRun, OnePlanServesSeveralCallersAtOnce) {
   }
 }
 
+/// Without a query there is nothing to do, however many heads there would be.
+TEST_P(CpuRun, NoQueriesOfAnyNumberOfHeads) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const auto p = AttentionPlan::create_on(backend(), {{2, kMost, kMost, 0, 0, 8, 8}, DType::float32, {}}, {"", 1});
+  ASSERT_TRUE(p.ok()) << p.status().message();
+  const Shape4 nothing{2, kMost, 0, 8};
+  AttentionTensors tensors;
+  tensors.query = tensors.key = tensors.value = TensorView(nullptr, DType::float32, nothing, {});
+  tensors.out = MutableTensorView(nullptr, DType::float32, nothing, {});
+  std::vector<std::byte> workspace(p->workspace_bytes());
+  EXPECT_TRUE(p->run(tensors, workspace));
+  EXPECT_TRUE(p->run_slice(tensors, workspace, {0, 1}));
+}
+
 TEST_P(CpuRun, SaysWhatItCannotDo) {
   AttentionProblem problem{kPrefill, DType::float64, {}};
   Status status = backend().supports(problem);

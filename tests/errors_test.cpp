@@ -469,6 +469,21 @@ TEST_F(BatchErrors, QueryOffsets) {
   expect_invalid(false, [this](auto& t) { t.query_offsets = query_offsets; }, {"query_offsets[2] = -9223372036854775808"});
 }
 
+/// Lengths that no tensor bears out are named before tables of that length are built, which here cannot be.
+TEST_F(BatchErrors, LengthsComeBeforeTables) {
+  AttentionProblem problem{{1, 2, 2, 1, 6, 8, 6}, DType::float32, {}};
+  problem.options.transform = Alibi{2e37};  // float32 ends between t = 11 and 12
+  ProblemData data(problem);
+  data.fill_gaussian(1);
+  ASSERT_TRUE(attention(data.tensors(), problem.options, {"cpu", 1}).ok());
+  AttentionTensors tensors = data.tensors();
+  const std::vector<std::int64_t> keys{0, 100};
+  tensors.cu_kv = keys;
+  const Status status = attention(tensors, problem.options, {"cpu", 1});
+  EXPECT_EQ(status.code(), StatusCode::invalid_argument);
+  EXPECT_TRUE(says(status.message(), {"cu_kv[1] = 100", "6 rows"})) << status.message();
+}
+
 TEST_F(BatchErrors, Scales) {
   float scales[64] = {};
   expect_invalid(true, [&](auto& t) { t.key_scale = {scales, Shape4{6, 2, 4, 1}}; }, {"key_scale is given", "f32"});

@@ -116,6 +116,35 @@ TEST(TableCache, BitsDoNotDependOnIt) {
   }
 }
 
+/// Many queries before few keys and one before many: neither makes the other build its tables again.
+TEST(TableCache, PlansOfTwoKindsShareTablesInTurn) {
+  const TableCache cache;
+  const auto plan = [&cache](std::int64_t queries, std::int64_t keys) {
+    AttentionProblem problem = decode_of(keys);
+    problem.shape.query_len = queries;
+    problem.options.mask = Mask::bidirectional;
+    auto made = AttentionPlan::create(problem, {"cpu", 1, cache});
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made->prepared().tables;
+  };
+  const auto prompt = plan(1000, 10);
+  const auto decode = plan(1, 5000);
+  EXPECT_EQ(plan(1000, 10), decode);
+  EXPECT_EQ(plan(1, 5000), decode);
+  EXPECT_NE(prompt, decode);
+}
+
+/// A plan that stands far out takes no tables from those near 0.
+TEST(TableCache, FarPlansLeaveTheOthers) {
+  const TableCache cache;
+  AttentionProblem far = decode_of(4);
+  far.options.query_offset = 2000000000;
+  const auto near = AttentionPlan::create(decode_of(100), {"cpu", 1, cache});
+  ASSERT_TRUE(AttentionPlan::create(far, {"cpu", 1, cache}).ok());
+  const auto again = AttentionPlan::create(decode_of(100), {"cpu", 1, cache});
+  EXPECT_EQ(&tables_of(*near), &tables_of(*again));
+}
+
 /// Tables far from distance 0 do not grow down to it.
 TEST(TableCache, FarPositionsCostNothing) {
   AttentionProblem problem = decode_of(4);

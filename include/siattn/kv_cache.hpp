@@ -46,9 +46,10 @@ struct KvTokens {
 /// position. Afterwards sequence b has lengths[b] + (its new tokens); the caller keeps count.
 ///
 /// Values of another type are rounded once to the cache's; float32, bfloat16 and float16 are taken. int8: each row of a
-/// head gets scale = max |x| / 127 and the integers nearest to x / scale, so |error| <= scale / 2; a row whose largest
-/// element is below 2^-100 becomes 0, one that holds NaN or infinity becomes NaN throughout. With an encoding keys are
-/// rotated first, at their positions, and rounded to the type in which they came.
+/// head gets scale = max |x| / 127 and the integers nearest to x / scale (by its reciprocal: ties may fall either way),
+/// so |error| <= scale (1/2 + 2^-15); a row whose largest element is below 2^-100 becomes 0, one that holds NaN or
+/// infinity becomes NaN throughout. With an encoding keys are rotated first, at their positions, and rounded to the
+/// type in which they came.
 ///
 /// Errors, before anything is written: wrong shapes, types and strides, pages out of range, a sequence longer than its
 /// pages or capacity, a page that would be written and belongs to another sequence as well: the message names the

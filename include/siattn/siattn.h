@@ -5,7 +5,8 @@
  * how C says it. Nothing throws.
  *
  * Status. Functions that can fail return a siattn_status, SIATTN_OK = 0 when all went well. Otherwise they have written
- *   nothing but one line that names the argument and its value, into the message, where the caller gives one.
+ *   nothing but one line that names the argument and its value, into the message, where the caller gives one; and NULL
+ *   for a handle that was to be created.
  * Descriptors. A struct whose first member is struct_size is a descriptor: zero it, then set that member to its size
  *   (in C SIATTN_INIT does both). A member left 0 has its default, so that later versions can add members at the end: a
  *   program compiled against an older header keeps working, and one that sets what an older library does not know is

@@ -59,6 +59,7 @@ static void problems(void) {
   EXPECT_INVALID_PROBLEM("alpha = -1", p.alpha = -1);
   EXPECT_INVALID_PROBLEM("tau.values is null", p.tau.count = 1);
   EXPECT_INVALID_PROBLEM("tau.count = -1", p.tau.count = -1);
+  EXPECT_INVALID_PROBLEM("tau.count = 4611686018427387904", p.tau.count = INT64_C(1) << 62);
   EXPECT_INVALID_PROBLEM("tau has 3 values", p.tau = ((siattn_per_head){values, 3}));
   EXPECT_INVALID_PROBLEM("logn_scale.values is null", (p.transform = SIATTN_LOGN, p.logn_scale.count = 4));
   EXPECT_INVALID_PROBLEM("slopes.values is null", (p.transform = SIATTN_ALIBI, p.slopes.count = 4));
