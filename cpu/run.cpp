@@ -36,6 +36,11 @@ void write_unused_rows(const Run& run) noexcept {
   }
 }
 
+/// More slices than this have nothing to do.
+std::int64_t most_slices(const Kernels& kernels, const PreparedAttention& problem) noexcept {
+  return std::max(prefill_slices(kernels, problem), decode_slices(problem));
+}
+
 /// Memory of one slice of a run, which waits for no other: what one does with it must not be where another is.
 std::int64_t slice_bytes(const Kernels& kernels, const Products* products, const PreparedAttention& problem) noexcept {
   return round_up(std::max(prefill_slice_bytes(kernels, products, problem), decode_slice_bytes(kernels, problem)),
@@ -63,8 +68,8 @@ std::size_t workspace_bytes_on(const Kernels& kernels, const Products* products,
   // Sequences that stream and sequences that do not come one after the other and share the memory.
   const std::int64_t bytes =
       std::max(prefill_workspace_bytes(kernels, products, problem), decode_workspace_bytes(kernels, problem));
-  const std::int64_t slices = std::max(prefill_slices(kernels, problem), decode_slices(problem));
-  return static_cast<std::size_t>(std::max(bytes, slices * slice_bytes(kernels, products, problem))) + kAlignment - 1;
+  const std::int64_t of_slices = most_slices(kernels, problem) * slice_bytes(kernels, products, problem);
+  return static_cast<std::size_t>(std::max(bytes, of_slices)) + kAlignment - 1;
 }
 
 bool run_on(const Kernels& kernels, const Products* products, const PreparedAttention& problem,
@@ -72,8 +77,10 @@ bool run_on(const Kernels& kernels, const Products* products, const PreparedAtte
   void* start = workspace.data();
   std::size_t space = workspace.size();
   auto* aligned = static_cast<std::byte*>(std::align(kAlignment, 0, start, space));
-  // A slice past the last that has anything to do does not touch the memory that it would have.
-  if (slice != nullptr) aligned += slice->index * slice_bytes(kernels, products, problem);
+  if (slice != nullptr) {
+    if (slice->index >= most_slices(kernels, problem)) return true;  // nothing is left for it
+    aligned += slice->index * slice_bytes(kernels, products, problem);
+  }
   const Run run{kernels, products,
                 problem, tensors,
                 element_of(problem.dtype), element_of(problem.kv_dtype),

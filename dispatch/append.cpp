@@ -4,7 +4,6 @@
 #include <bit>
 #include <limits>
 #include <memory>
-#include <new>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -231,7 +230,7 @@ void write(const Append& a, const TensorView& from, const MutableTensorView& to,
 
 Status append(const KvCacheView& cache, const KvTokens& tokens, std::span<const std::int64_t> lengths,
               const PositionEncoding& encoding) noexcept {
-  try {
+  return dispatch::guarded<Status>([&]() -> Status {
     KvCacheView used_cache = cache;
     KvTokens used_tokens = tokens;
     const Append a{used_cache, used_tokens, lengths};
@@ -250,11 +249,7 @@ Status append(const KvCacheView& cache, const KvTokens& tokens, std::span<const 
     write(a, key, used_cache.key, used_cache.key_scale);
     write(a, used_tokens.value, used_cache.value, used_cache.value_scale);
     return {};
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::out_of_memory, "out of memory");
-  } catch (...) {
-    return Status(StatusCode::internal, "unexpected");
-  }
+  });
 }
 
 void read_from(const KvCacheView& cache, std::span<const std::int64_t> lengths, AttentionTensors& tensors) noexcept {

@@ -7,24 +7,16 @@
 #include <unistd.h>
 
 #include <cstddef>
-#include <new>
 #include <thread>
 
 #include <siattn/status.hpp>
 
+#include "encoding/message.hpp"
+
 namespace siattn::dispatch {
 
 /// Nothing is thrown across the library's boundary: what the standard library throws becomes a Status.
-template <class T, class Body>
-T guarded(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return Status(StatusCode::out_of_memory, "out of memory");
-  } catch (...) {
-    return Status(StatusCode::internal, "unexpected");  // short enough to need no memory
-  }
-}
+using encoding::guarded;
 
 /// OpenMP's runtime keeps a pool of threads for each thread that has opened a parallel region. A forked child inherits
 /// the pool but not its threads, and would wait for them for ever; a new thread has no pool yet. So in a child of the
