@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "tests/properties.hpp"
+#include "verify/guarded_memory.hpp"
 #include "verify/random.hpp"
 
 namespace siattn::test {
@@ -130,6 +131,25 @@ TEST_P(Batches, APlanForMoreServesFewer) {
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(data.output_bits(), bits_alone(batch)) << queries.size() << " sequences";
     EXPECT_TRUE(data.intact());
+  }
+}
+
+/// Shorter sequences may be cut into blocks of more rows than the longest, whose blocks are whole tiles: but not of more
+/// than the plan has memory for. Behind it lies a page that nobody may touch.
+TEST_P(Batches, RunsStayWithinTheWorkspaceOfTheirBucket) {
+  if (backend().family() == "reference") GTEST_SKIP() << "one row at a time";
+  for (const std::int64_t heads : {1, 3, 4, 5}) {
+    const AttentionProblem bucket = problem({8, heads, 1, 300, 300, 8, 8});
+    const auto plan = AttentionPlan::create(bucket, {std::string(backend().name()), 1});
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    for (std::int64_t longest = 90; longest <= 300; longest += 28) {
+      const verify::GuardedMemory workspace("the workspace", plan->workspace_bytes(), verify::Guard::page_behind);
+      Batch batch{bucket, Lengths(8, longest), Lengths(8, longest), 1};
+      ProblemData data(batch.problem, {}, {.ragged_queries = true, .ragged_keys = true}, batch.queries, batch.keys);
+      fill(data, batch.seed);
+      const Status status = plan->run(data.tensors(), {workspace.data(), plan->workspace_bytes()});
+      ASSERT_TRUE(status.ok()) << status.message();
+    }
   }
 }
 
